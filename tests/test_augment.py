@@ -4,9 +4,11 @@ import pytest
 import torch
 
 from vit_helpers.data.augment import (
+    crop,
     cutmix,
     mixup,
     random_affine,
+    random_boxes,
     random_crop,
     random_erase,
     random_flip,
@@ -79,6 +81,43 @@ def test_erasing_paints_a_box_of_the_asked_area(images):
     )
     with pytest.raises(ValueError, match=r"1\.5"):
         random_erase(images, share=1.5)
+
+
+def assert_equally_often(places, count):
+    """Each of `count` places is drawn, as often as the others but for chance (5 standard errors)."""
+    drawn = places.unique(dim=0, return_counts=True)[1]
+    expected = len(places) / count
+    assert len(drawn) == count
+    assert (drawn - expected).abs().max() < 5 * expected**0.5
+
+
+def corners(mask):
+    """(n, 1, H, W), True in a box -> its top left corners (n, 2)"""
+    return torch.stack(
+        [mask.any(3).float().argmax(2)[:, 0], mask.any(2).float().argmax(2)[:, 0]], dim=1
+    )
+
+
+def test_boxes_are_at_all_places_equally_often():
+    boxes = random_boxes(torch.zeros(4000, 1, 5, 7), share=0.25)
+    assert_equally_often(corners(boxes), (5 - 2 + 1) * (7 - 4 + 1))
+
+
+def dots(n, size):
+    """Images with one bright pixel in the middle"""
+    images = torch.zeros(n, 1, size, size)
+    images[:, :, size // 2, size // 2] = 1
+    return images
+
+
+def test_crops_are_at_all_places_equally_often():
+    assert_equally_often(corners(random_crop(dots(4000, 9), padding=2) > 0), 5 * 5)
+
+
+@pytest.mark.parametrize(("size", "shift"), [(8, 1), (16, 1), (32, 2), (64, 4)])
+def test_photos_are_moved_by_up_to_a_sixteenth(size, shift):
+    moved = corners(crop(dots(1000, size)) > 0) - size // 2
+    assert moved.amin(0).tolist() == [-shift] * 2 and moved.amax(0).tolist() == [shift] * 2
 
 
 def test_mixup_mixes_labels_as_it_mixes_pixels(labels):

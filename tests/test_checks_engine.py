@@ -1,4 +1,4 @@
-"""Every exercise against its own table, against answers that people write, and against what is wrong everywhere."""
+"""Every exercise against its own table, what people write, and what is wrong everywhere."""
 
 import functools
 import importlib
@@ -111,7 +111,10 @@ def test_wrong_answers_are_told_what_is_wrong(topic, name, answer, says, capsys)
 
 
 def code_of(thing):
-    """What tells whether two answers are written in the same way: the code, and that of all it encloses."""
+    """Return what tells whether two answers are written in the same way.
+
+    It is the code, and that of all that it encloses.
+    """
     if isinstance(thing, functools.partial):
         return code_of(thing.func), [code_of(x) for x in (*thing.args, *thing.keywords.values())]
     if isinstance(thing, type):
@@ -232,8 +235,11 @@ def result(change):
 
 def inputs(change):
     """The right answer for other inputs: every floating-point tensor changed."""
-    floats = lambda x: change(x) if isinstance(x, Tensor) and x.is_floating_point() else x  # noqa: E731
-    return lambda right: lambda *args: right(*map(floats, args))
+
+    def changed(x):
+        return change(x) if isinstance(x, Tensor) and x.is_floating_point() else x
+
+    return lambda right: lambda *args: right(*map(changed, args))
 
 
 def keeping(key):

@@ -1,4 +1,7 @@
-"""What all checks share: they never raise, leave no trace, and tell an answer not written from one that fails."""
+"""What all checks share.
+
+They never raise, leave no trace, and tell an answer not written from one that fails.
+"""
 
 import pytest
 import torch
@@ -182,7 +185,10 @@ class Plain(nn.Module):
 
 
 def test_answers_are_tried_on_an_accelerator_where_there_is_one(monkeypatch):
-    """No accelerator here: torch's meta device stands for one, it has shapes and refuses tensors of the CPU"""
+    """No accelerator here: torch's meta device stands for one.
+
+    It has shapes and refuses tensors of the CPU.
+    """
     x = torch.ones(2, 3)
 
     def message(answer, right=joined_there):

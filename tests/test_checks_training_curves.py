@@ -1,4 +1,4 @@
-"""The curves of notebook 07: the five runs are what their faults say, and every reading is answered."""
+"""The curves of notebook 07: five runs are what their faults say, every reading is answered."""
 
 import itertools
 import math
@@ -46,7 +46,10 @@ def test_five_runs_with_five_faults_and_nothing_that_gives_them_away(runs):
 
 
 def test_rate_too_high(runs):
-    """On the whole not better than guessing; single epochs can be, since rounding alone leads to another run."""
+    """On the whole not better than guessing.
+
+    Single epochs can be, since rounding alone leads to another run.
+    """
     losses = {key: rows(runs, "rate too high", key) for key in ("loss", "val_loss")}
     assert losses["loss"][0] > 5 and statistics.median(
         losses["loss"] + losses["val_loss"]

@@ -2,6 +2,7 @@
 
 import copy
 import gzip
+import inspect
 import math
 import pickle
 import shutil
@@ -24,6 +25,7 @@ from vit_helpers.data.downloads import DownloadError
 from vit_helpers.data.folders import find_images, folder
 from vit_helpers.data.images import open_picture, to_rgb
 from vit_helpers.data.reading import make_splits, read_pixels
+from vit_helpers.data.registry import SOURCES
 from vit_helpers.data.shards import BrokenShardError, write_shards, write_shards_of_folder
 from vit_helpers.data.stream import Stream
 
@@ -58,6 +60,22 @@ def test_unknown_names_and_options_are_told_what_is_known():
         load("folder:/nowhere", size=9)
 
 
+@pytest.mark.parametrize("name", SOURCES)
+def test_the_table_of_sources_knows_the_options_of_each(name):
+    source = SOURCES[name]
+    parameters = [*inspect.signature(source.load).parameters]
+    assert parameters == ["path"] * source.takes_path + [*source.options]
+    assert source.resizes == ("image_size" in parameters)
+
+
+def test_a_path_belongs_to_the_name(tmp_path):
+    with pytest.raises(TypeError, match="folder has no option path"):
+        load(f"folder:{tmp_path}", path="elsewhere")
+    for name in ("digits:", "digits:x", "folder", "shards", ":", ""):
+        with pytest.raises(ValueError, match="unknown data"):
+            load(name)
+
+
 # scattered digits
 
 
@@ -87,6 +105,13 @@ def test_scattered_digits_are_strewn_everywhere_among_clutter():
     bare = load("scattered_digits", n=300, clutter=0)
     assert data.train.images.sum() > 1.2 * bare.train.images.sum()
     assert len(data.train.labels.unique()) == 10
+
+
+def test_scattered_digits_are_at_all_places_equally_often():
+    boxes = load("scattered_digits", n=1300, clutter=0).train.boxes
+    for axis in (0, 1):
+        drawn = boxes[:, axis].bincount(minlength=13)
+        assert len(drawn) == 13 and (drawn - 100).abs().max() < 5 * 10  # standard errors
 
 
 def test_scattered_digits_come_the_same_from_the_same_seed_and_more_begin_alike():

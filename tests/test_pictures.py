@@ -21,9 +21,9 @@ from PIL import Image
 
 from vit_helpers.cli import main
 from vit_helpers.data import Split, cache, load, reading, subset
-from vit_helpers.data.folders import folder
+from vit_helpers.data.folders import draw_exactly, folder
 from vit_helpers.data.images import open_picture, square
-from vit_helpers.data.reading import map_files
+from vit_helpers.data.reading import ImageFile, map_files
 from vit_helpers.data.shards import write_shards, write_shards_of_folder
 from vit_helpers.data.splits import mean_and_std
 
@@ -435,6 +435,16 @@ def test_exact_shares_are_exact_in_each_class(pets):
     shutil.copytree(pets / "dog", pets / "dog" / "again")
     places = files_of(folder(pets, 6, split="exact"))
     assert len(places["test"]) == 15 and not places["test"] & places["train"]
+
+
+def test_copies_in_a_second_class_are_not_drawn_again():
+    cats = [ImageFile(Path("cat"), 0, 0, bytes([number])) for number in range(40)]
+    dogs = [ImageFile(Path("dog"), 0, 1, bytes([number])) for number in range(20, 60)]
+    missing = ["test", "validation"]
+    of_cats, drawn = draw_exactly(cats, missing), draw_exactly(cats + dogs, missing)
+    assert drawn.items() >= of_cats.items() and len(drawn) == 60
+    for split in missing:
+        assert list(of_cats.values()).count(split) == 6 and list(drawn.values()).count(split) == 9
 
 
 @pytest.mark.parametrize(

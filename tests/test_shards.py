@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import nn
 
-from vit_helpers.data import Data, Split, load, shards
+from vit_helpers.data import Data, Split, load, shards, split_rows
 from vit_helpers.data import stream as streams
 from vit_helpers.data.shards import BrokenShardError, write_shards
 from vit_helpers.data.stream import VERSION, Stream, cut_pieces, draw_from_buffer
@@ -303,6 +303,22 @@ def test_augmentation_comes_first_and_mixing_last(written):
     )
     images, _ = next(iter(stream))
     assert torch.allclose(images, stream.data.normalize(torch.zeros(1, 1, 8, 8)) + 1)
+
+
+def test_ranks_draw_from_their_buffers_independently(digits, tmp_path):
+    """Of one shard, whose first half is rank 0's, and the second half rank 1's"""
+    half = N // 2
+    folder = write_shards(digits, tmp_path / "digits", N)
+    written_at = {number: row for row, number in enumerate(split_rows(N)[0].tolist())}
+    pixels = (digits.train.images * 255).round().flatten(1).int().tolist()
+    numbers = {tuple(image): number for number, image in enumerate(pixels)}
+    patterns = []
+    for rank in range(2):
+        stream = Stream(folder, BATCH, rank=rank, world_size=2, prepare=raw)
+        patterns.append([written_at[n] - rank * half for n in seen(stream, numbers)])
+    assert [sorted(pattern) for pattern in patterns] == [[*range(half)]] * 2
+    same = sum(a == b for a, b in zip(*patterns, strict=True))
+    assert same < 10  # by chance, one
 
 
 def test_memory_holds_a_buffer_and_not_the_split(digits, tmp_path, monkeypatch):

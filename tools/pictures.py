@@ -41,6 +41,7 @@ def read_digit() -> Reading:
     model, image, P = stored.model.eval(), test.images[DIGIT], stored.model.config.patch_size
     x = stored.preprocess.normalize(image)[None]
     tokens, weights = token_layers(model, x), model.attention_weights(x)
+    assert test.boxes is not None
     return read_pass(image, P, tokens, weights, test.boxes[DIGIT], model(x), stored.class_names)
 
 

@@ -14,9 +14,8 @@ import torch
 from filelock import FileLock, Timeout
 from torch import Tensor
 
-SEAL = (
-    hashlib.sha256().digest_size
-)  # bytes of the comment at the end of a zip file, which `torch.save` leaves empty
+# bytes of the comment at the end of a zip file, which `torch.save` leaves empty
+SEAL = hashlib.sha256().digest_size
 
 
 class WriteError(OSError):
@@ -24,7 +23,10 @@ class WriteError(OSError):
 
 
 def as_text(name: str | Path) -> str:
-    r"""A name or path as text, the same in every locale; bytes that are not UTF-8 become \xff, which any file can hold."""
+    r"""Return a name or path as text, the same in every locale.
+
+    Bytes that are not UTF-8 become \xff, which any file can hold.
+    """
     try:
         return os.fsencode(name).decode("utf-8", "backslashreplace")
     except UnicodeEncodeError:  # a text that names no file here
@@ -32,7 +34,7 @@ def as_text(name: str | Path) -> str:
 
 
 def shown(text: str | Path) -> str:
-    r"""A path or a name for a message: on one line, whatever characters it has.
+    r"""Return a path or a name for a message: on one line, whatever characters it has.
 
     >>> print(shown("a cat.jpg"), shown("two\nlines.jpg"))
     a cat.jpg 'two\nlines.jpg'
@@ -41,7 +43,7 @@ def shown(text: str | Path) -> str:
 
 
 def expand_user(path: str | Path) -> Path:
-    """A path whose ~ is replaced by the home folder; ValueError if that of the named user is not known"""
+    """Replace ~ in a path by the home folder; ValueError if that of the named user is not known."""
     try:
         return Path(path).expanduser()
     except RuntimeError as error:
@@ -49,37 +51,37 @@ def expand_user(path: str | Path) -> Path:
 
 
 def make_parent(path: Path) -> None:
-    """Create the folder that a result will be in; OSError, naming the result, if nothing can be written there"""
+    """Create the folder that a result will be in.
+
+    raises: OSError, naming the result, if nothing can be written there
+    """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=path.parent) as file:
             file.write(bytes(4096))  # which a full disk refuses
     except OSError as error:
-        reason = (
-            f"{shown(path.parent)} is not a folder"
-            if isinstance(error, FileExistsError)
-            else error.strerror
-        )
+        reason = error.strerror
+        if isinstance(error, FileExistsError):
+            reason = f"{shown(path.parent)} is not a folder"
         raise OSError(f"{shown(path)} cannot be written: {reason}") from error
 
 
 @contextmanager
 def new_folder(folder: Path) -> Iterator[Path]:
-    """The path beside a folder to write to, which becomes the folder at the end; FileExistsError if that is not empty"""
+    """Give a path beside a folder to write to, which becomes the folder at the end.
+
+    raises: FileExistsError if the folder is not empty
+    """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise FileExistsError(
             f"{folder} already exists and is not empty: nothing is overwritten, choose another"
         )
     make_parent(folder)
     with tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent) as temporary:
-        new = (
-            Path(temporary) / folder.name
-        )  # the temporary folder itself is closed to all but its owner
+        new = Path(temporary) / folder.name  # the one above is closed to all but its owner
         new.mkdir()
         yield new
-        if (
-            os.name == "nt" and folder.is_dir()
-        ):  # there a folder cannot take the place of an empty one
+        if os.name == "nt" and folder.is_dir():  # which there does not make way, though empty
             folder.rmdir()
         try:
             new.rename(folder)
@@ -91,9 +93,10 @@ def new_folder(folder: Path) -> Iterator[Path]:
 
 @contextmanager
 def write_aside(path: Path, *leftovers: Path) -> Iterator[Path]:
-    """A path beside a file to write to, which replaces the file at the end.
+    """Give a path beside a file to write to, which replaces the file at the end.
 
-    raises: `WriteError` when that fails, KeyboardInterrupt on Ctrl-C; nothing is left then of the new file and `leftovers`
+    raises: `WriteError` when that fails, KeyboardInterrupt on Ctrl-C; nothing is left then of the
+            new file and of `leftovers`
     """
     part = path.with_name(path.name + ".part")
     try:
@@ -102,33 +105,37 @@ def write_aside(path: Path, *leftovers: Path) -> Iterator[Path]:
     except BaseException as error:
         for left in (part, *leftovers):
             left.unlink(missing_ok=True)
-        if isinstance(
-            error.__context__, KeyboardInterrupt
-        ):  # torch raises a RuntimeError of its own meanwhile
+        if isinstance(error.__context__, KeyboardInterrupt):  # torch raises a RuntimeError
             raise KeyboardInterrupt from error
         if not isinstance(error, OSError | RuntimeError):  # as when a disk is full, or gone
             raise
-        kept = (
-            "whose previous version is unchanged"
-            if path.exists()
-            else "of which there is no previous version"
-        )
-        raise WriteError(f"could not write {path}, {kept}: {error_cause(error)}") from error
+        previous = "of which there is no previous version"
+        if path.exists():
+            previous = "whose previous version is unchanged"
+        raise WriteError(f"could not write {path}, {previous}: {error_cause(error)}") from error
 
 
 def error_cause(error: BaseException) -> str:
-    """What went wrong, in one line; torch's own errors about a full disk and pickled objects do not say it."""
+    """Say what went wrong, in one line.
+
+    torch's own errors about a full disk and pickled objects do not say it.
+    """
     cause = error if isinstance(error, OSError) else error.__context__
-    text = (cause.strerror if isinstance(cause, OSError) else None) or " ".join(str(error).split())
+    text = " ".join(str(error).split())
+    if isinstance(cause, OSError) and cause.strerror:
+        text = cause.strerror
     if "weights_only" in text:  # torch recommends to run the code
         return "it contains pickled objects, which could run code"
-    return (
-        "the disk is full, or is gone" if "inline_container" in text else text
-    )  # from another process it has no context
+    if "inline_container" in text:  # from another process, without its context
+        return "the disk is full, or is gone"
+    return text
 
 
 def save_sealed(path: Path, state: dict[str, Any]) -> None:
-    """`torch.save`, with the sha256 of the file at its end, and all on the disk before this returns."""
+    """Save with `torch.save`, with the sha256 of the file at its end.
+
+    All is on the disk before this returns.
+    """
     with path.open("w+b") as file:
         torch.save(state, file)
         file.seek(-2, os.SEEK_END)
@@ -153,7 +160,7 @@ def load_sealed(path: Path) -> Any:
 
 
 def tensor_digest(tensors: Mapping[str, Tensor], notes: Mapping[str, str]) -> str:
-    """The sha256 of tensors and texts by name, in the order of their names"""
+    """Compute the sha256 of tensors and texts by name, in the order of their names."""
     digest = hashlib.sha256(json.dumps(sorted(notes.items())).encode())
     for name, tensor in sorted(tensors.items()):
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
@@ -162,7 +169,10 @@ def tensor_digest(tensors: Mapping[str, Tensor], notes: Mapping[str, str]) -> st
 
 
 def hold(path: Path, taken: str, stack: ExitStack) -> None:
-    """Create a lock file, and remove it when `stack` closes; ValueError with the text `taken` if another process holds it"""
+    """Create a lock file, and remove it when `stack` closes.
+
+    raises: ValueError with the text `taken` if another process holds it
+    """
     lock = FileLock(path)  # the operating system releases it however the process ends
     try:
         lock.acquire(timeout=0)
@@ -179,4 +189,7 @@ def hold(path: Path, taken: str, stack: ExitStack) -> None:
 def remove(path: Path) -> None:
     """Remove a file that is not in use, or a folder that is empty; leave any other."""
     with suppress(OSError):
-        path.rmdir() if path.is_dir() else path.unlink()
+        if path.is_dir():
+            path.rmdir()
+        else:
+            path.unlink()

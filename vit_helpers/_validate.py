@@ -1,13 +1,19 @@
-"""Checks of arguments that several modules share.  Each error names the argument and the value that was passed."""
+"""Checks of arguments that several modules share.
+
+Each error names the argument and the value that was passed.
+"""
 
 from collections.abc import Iterable
 from numbers import Real
 from operator import index
-from typing import Any, SupportsIndex
+from typing import SupportsIndex
 
 
-def check_int(name: str, value: Any, least: int = 1) -> int:
-    """An integer, numpy's included, as Python's int; TypeError for any other value, True too, ValueError below `least`."""
+def check_int(name: str, value: object, least: int = 1) -> int:
+    """Return an integer, numpy's included, as Python's int.
+
+    raises: TypeError for any other value, True too; ValueError below `least`
+    """
     if isinstance(value, bool) or not isinstance(value, SupportsIndex):
         raise TypeError(f"{name} must be a whole number, got {value!r}")
     if (number := index(value)) < least:
@@ -15,7 +21,7 @@ def check_int(name: str, value: Any, least: int = 1) -> int:
     return number
 
 
-def to_2tuple(size: Any) -> tuple[int, int]:
+def to_2tuple(size: object) -> tuple[int, int]:
     """Return a side, or a (height, width) pair, in pixels, as a pair of integers.
 
     raises: TypeError if the size is neither, ValueError if a side is below 1
@@ -29,7 +35,7 @@ def to_2tuple(size: Any) -> tuple[int, int]:
     return check_int("an image side", sides[0]), check_int("an image side", sides[1])
 
 
-def check_range(name: str, value: Any, below: float) -> None:
+def check_range(name: str, value: object, below: float) -> None:
     """Raise TypeError if the value is not a real number, ValueError if it is not in [0, below)."""
     if isinstance(value, bool) or not isinstance(value, Real):
         raise TypeError(f"{name} must be a number, got {value!r}")

@@ -1,8 +1,11 @@
-"""Answers that people write, beside those in the exercises' own tables: right ones written in many ways, wrong ones coded
-differently from the table's.
+"""Answers that people write, beside those in the exercises' own tables.
 
-A file for each notebook: RIGHT = {exercise: [answers]}, WRONG = {exercise: {part of the message: an answer or a list}}.
-What is wrong in the same way for every exercise (a seed set, an input changed, ...) is made in test_checks_engine.py.
+Right ones are written in many ways, wrong ones are coded differently from the table's. There is a
+file for each notebook:
+    RIGHT = {exercise: [answers]}
+    WRONG = {exercise: {part of the message: an answer or a list}}
+What is wrong in the same way for every exercise (a seed set, an input changed, ...) is made in
+test_checks_engine.py.
 """
 
 import copy
@@ -37,7 +40,10 @@ def as_list(some):
 
 
 class Answers(dict):
-    """A table of answers. Joined by |, both tables keep their answers to the same message, where a dict would lose some."""
+    """A table of answers.
+
+    Joined by |, both tables keep their answers to the same message, where a dict would lose some.
+    """
 
     def __or__(self, other):
         both = {
@@ -62,7 +68,8 @@ def each(change, table):
 class Program:
     """A right answer's text, in which {{name: code}} is a part that may be exchanged.
 
-    program() is the right answer, program(name="other code") a wrong one; statements have ; between them
+    program() is the right answer, program(name="other code") a wrong one. Statements have ; between
+    them.
     """
 
     def __init__(self, text, **names):
@@ -87,7 +94,10 @@ class Program:
 
 
 def written(arguments, names, table):
-    """Answers from {part of the message: an expression of the arguments, or several}; names: what else is in them."""
+    """Make answers from {part of the message: an expression of the arguments, or several}.
+
+    names: what else is in them
+    """
     return each(lambda code: eval(f"lambda {arguments}: {code}", names), table)
 
 

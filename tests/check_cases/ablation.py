@@ -1,4 +1,7 @@
-"""Answers to the exercises of notebook 10: right ones as people write them, wrong ones as programs with a part exchanged."""
+"""Answers to the exercises of notebook 10.
+
+Right ones are as people write them, wrong ones are programs with a part exchanged.
+"""
 
 import itertools
 import math
@@ -34,7 +37,8 @@ def answer(n, low, high, seed):
 """)
 DRAW_WRONG = DRAW.wrong("rates", {
     "n rates in a list or tensor":
-        ["(10**x)[0].item()", "'rates'"], "gives one number": "10**x[0]", "rates that are numbers": "['a'] * n",
+        ["(10**x)[0].item()", "'rates'"],
+    "gives one number": "10**x[0]", "rates that are numbers": "['a'] * n",
     "gives 201 rates": ["[*(10**x), 1]", "itertools.cycle(10**x)"],
     "that is the exponent": ["x", "x * math.log(10)"],
     "the logarithm and the power have different bases":
@@ -81,7 +85,8 @@ SCALE_WRONG = SCALE.wrong("give", {
     "what the other rule gives":
         ["lr * ratio ** (0.5 / power)", "lr * ratio", "lr * math.sqrt(ratio)"],
     "only the factor":
-        "ratio**power", "nothing was scaled": "lr", "takes the square root of lr too": "(lr * ratio) ** power",
+        "ratio**power",
+    "nothing was scaled": "lr", "takes the square root of lr too": "(lr * ratio) ** power",
     "the ratio is squared": "lr * ratio if power == 1 else lr * ratio * ratio",
     "rounds down to whole numbers": "lr * (new // batch) ** power",
     "divide by the old one": "lr * new**power",
@@ -226,13 +231,15 @@ COMPARE_WRONG = COMPARE.wrong("mean", {
     "twice the error, not once": ["abs(mean) > error", "True"],
     "not the standard deviation": "abs(mean) > 4 * error",
     "is the comparison reversed":
-        ["abs(mean) < 2 * error", "False"], "nothing differs here: use >, not >=": "abs(mean) >= 2 * error",
+        ["abs(mean) < 2 * error", "False"],
+    "nothing differs here: use >, not >=": "abs(mean) >= 2 * error",
     "if all seeds gain the same": "error and abs(mean) > 2 * error",
 }) | {
     "three results": lambda a, b: by_hand(a, b)[0],
     "gives 2 results": lambda a, b: by_hand(a, b)[:2],
     "divides by an error of 0":
-        divided, ".sort() works in place and breaks up the pairs": lambda a, b: a.sort() or by_hand(a, b),
+        divided,
+    ".sort() works in place and breaks up the pairs": lambda a, b: a.sort() or by_hand(a, b),
 }  # fmt: skip
 
 # pick
@@ -290,7 +297,8 @@ HALVING = Program("""
 def answer(candidates, score, epochs):
     {{start: left = list(candidates)}}
     while len(left) > {{stop: 1}}:
-        left = sorted(left, key=lambda candidate: {{key: -score(candidate, epochs)}})[: {{keep: len(left) - len(left) // 2}}]
+        left = sorted(left, key=lambda candidate: {{key: -score(candidate, epochs)}})
+        left = left[: {{keep: len(left) - len(left) // 2}}]
         epochs = {{epochs: 2 * epochs}}
     {{end: pass}}
     return {{give: left[0]}}
@@ -329,7 +337,8 @@ HALVING_WRONG = HALVING.wrong("keep", {
         "len(left) // 2",
 }) | HALVING.wrong("start", {
     "the epochs of the first round are 4":
-        "left, epochs = candidates, 2 * epochs", "the epochs of the first round are 1": "left, epochs = candidates, 1",
+        "left, epochs = candidates, 2 * epochs",
+    "the epochs of the first round are 1": "left, epochs = candidates, 1",
     "tries 7 of 8 candidates": "left = candidates[1:]",
     "takes a candidate": "left = list(range(len(candidates)))",
     "score each candidate once per round":
@@ -352,8 +361,10 @@ HALVING_WRONG = HALVING.wrong("keep", {
 
 RIGHT = {
     "draw_rates": [
-        DRAW(), by_numpy, by_python, lambda *args: sorted(by_python(*args)), DRAW(rates="tuple(high * (low / high) ** u)"),
-        DRAW(draw="(torch.randperm(n, generator=own) + torch.rand(n, generator=own)) / n"), DRAW(rates="(r for r in 10**x)"),
+        DRAW(), by_numpy, by_python, lambda *args: sorted(by_python(*args)),
+        DRAW(rates="tuple(high * (low / high) ** u)"),
+        DRAW(draw="(torch.randperm(n, generator=own) + torch.rand(n, generator=own)) / n"),
+        DRAW(rates="(r for r in 10**x)"),
     ],
     "scale_rate": [SCALE(), scaled_by_ifs, SCALE(give="np.float64(lr * ratio**power)")],
     "one_at_a_time": [ONE(), one_as_generator, ONE(give="(runs[0], *runs[:0:-1])")],

@@ -158,7 +158,10 @@ ATTENTION_WRONG |= written("q, k, v", globals(), {
     " of 3 for": "(*attention(q, k, v), v)",
     "gives the weights first": "both(soft(scaled(q, k)), v)[::-1]",
     "k.transpose(-2, -1)":
-        ["both(soft(q @ k.transpose(0, 1) / q.shape[-1] ** 0.5), v)", "both(soft(q @ k.T / q.shape[-1] ** 0.5), v)"],
+        [
+            "both(soft(q @ k.transpose(0, 1) / q.shape[-1] ** 0.5), v)",
+            "both(soft(q @ k.T / q.shape[-1] ** 0.5), v)",
+        ],
     "(numpy and detach() pass no gradient on":
         "[torch.tensor(x.numpy()) for x in attention(q, k, v)]",
     "gives shape (1, 3)":
@@ -207,7 +210,9 @@ MASK_RIGHT = [
     lambda q, k, v, m: fill(q, k, v, m, torch.finfo(q.dtype).min),
 ]
 MASK_WRONG = {
-    says: lambda q, k, v, m, wrong=wrong: (wrong(attention(q, k, v, m)[1], q, k, v), attention(q, k, v, m)[1])
+    says: lambda q, k, v, m, wrong=wrong: (
+        wrong(attention(q, k, v, m)[1], q, k, v), attention(q, k, v, m)[1]
+    )
     for says, wrong in VALUES_WRONG.items()
 } | written("q, k, v, m", globals(), {
     "the mask is not used": "both(soft(scaled(q, k)), v)",
@@ -388,7 +393,7 @@ def by_lists(self, x):
 
 
 def by_slices(self, x):
-    """Published: a head reads and projects only its slice of the token, and nothing mixes the heads."""
+    """Published: a head reads and projects only its slice of the token; nothing mixes heads."""
     slices = x.chunk(len(self.maps), -1)
     return torch.cat(
         [attention(*(f(z) for f in head))[0] for head, z in zip(self.maps, slices, strict=True)], -1
@@ -477,7 +482,10 @@ MODULE_WRONG = each(mixing, WEIGHTS_WRONG) | each(mixing, written("q, k, v", glo
     "adds its input": after(lambda self, x, y: x + y),
     "the tokens exchange nothing:": [
         of(mix=lambda self, q, k, v: v),
-        of(split=lambda self, x: x.unflatten(2, (self.num_heads, -1)), merge=lambda self, v: v.flatten(2)),
+        of(
+            split=lambda self, x: x.unflatten(2, (self.num_heads, -1)),
+            merge=lambda self, v: v.flatten(2),
+        ),
     ],
     "the wrong gradient": of(mix=lambda self, q, k, v: soft(scaled(q, k)).detach() @ v),
     "a token attends only to earlier tokens and itself. Is there a causal mask?": [
@@ -506,14 +514,24 @@ FIX_WRONG = MODULE_WRONG | {
         of(Planted, forward=lambda self, x: Torch.forward(self, x).transpose(0, 1)),
     ],
     "[x] fix":
-        of(Planted, forward=lambda self, x: Torch.forward(self, x.reshape(x.shape[1], x.shape[0], -1)).reshape(x.shape)),
+        of(
+            Planted,
+            forward=lambda self, x: (
+                Torch.forward(self, x.reshape(x.shape[1], x.shape[0], -1)).reshape(x.shape)
+            ),
+        ),
     "images mix":
         of(Planted, forward=lambda self, x: self.attn(x[0], x[0], x[0])[0].expand(x.shape)),
     "it should give one tensor": of(Torch, forward=lambda self, x: self.attn(x, x, x)),
     " the biases are missing": of(Torch, options={"bias": False}),
     "in training mode": of(Torch, options={"dropout": 0.1}),
     "the tokens exchange nothing":
-        of(Torch, forward=lambda self, x: torch.cat([Torch.forward(self, t[:, None]) for t in x.unbind(1)], 1)),
+        of(
+            Torch,
+            forward=lambda self, x: torch.cat(
+                [Torch.forward(self, t[:, None]) for t in x.unbind(1)], 1
+            ),
+        ),
 }  # fmt: skip
 RIGHT = {
     "attention": ATTENTION_RIGHT,
@@ -525,5 +543,8 @@ RIGHT = {
 WRONG = {
     "attention": ATTENTION_WRONG, "mask": MASK_WRONG, "split_heads": SPLIT_WRONG, "fix": FIX_WRONG,
     "multi_head": MODULE_WRONG
-    | {"projects only its own slice": Slices, "has no parameters": lambda dim, heads: nn.Identity()},
+    | {
+        "projects only its own slice": Slices,
+        "has no parameters": lambda dim, heads: nn.Identity(),
+    },
 }  # fmt: skip

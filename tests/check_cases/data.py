@@ -1,4 +1,7 @@
-"""Answers to the exercises of notebook 06: right ones as people write them, wrong ones as programs with a part exchanged."""
+"""Answers to the exercises of notebook 06.
+
+Right ones are as people write them, wrong ones are programs with a part exchanged.
+"""
 
 import random
 
@@ -73,15 +76,18 @@ def answer(n, sizes, seed):
     order = torch.as_tensor({{order: torch.randperm(n, generator=g)}})
     parts = {{parts: list(order.split(s))}}
     return {{give: parts}}
-""", own=own, by_slices=by_slices, by_masks=by_masks, by_restored=by_restored, shuffled=shuffled, random_split=random_split,
+""", own=own, by_slices=by_slices, by_masks=by_masks, by_restored=by_restored, shuffled=shuffled,
+    random_split=random_split,
     known={})  # fmt: skip
 SPLIT_RIGHT = [
-    from_torchs_error, by_taking_away, SPLIT(), SPLIT(parts="by_slices(order, s)"), SPLIT(parts="by_masks(order, s)"),
+    from_torchs_error, by_taking_away, SPLIT(), SPLIT(parts="by_slices(order, s)"),
+    SPLIT(parts="by_masks(order, s)"),
     SPLIT(order="by_restored(n, seed)"), SPLIT(order="torch.rand(n, generator=g).argsort()"),
     SPLIT(parts="np.split(np.random.default_rng(seed).permutation(n), np.cumsum(s)[:-1])"),
     SPLIT(parts="[list(part.indices) for part in random_split(range(n), s, generator=g)]"),
-    *(SPLIT(give=f"[{change} for part in parts]") for change in
-      ("set(part.tolist())", "part.sort().values.to(torch.int16)", "part.numpy().astype(np.uint16)")),
+    SPLIT(give="[set(part.tolist()) for part in parts]"),
+    SPLIT(give="[part.sort().values.to(torch.int16) for part in parts]"),
+    SPLIT(give="[part.numpy().astype(np.uint16) for part in parts]"),
 ]  # fmt: skip
 SPLIT_WRONG = SPLIT.wrong("parts", {
     "a split that begins at row a ends at a + size":
@@ -103,7 +109,8 @@ SPLIT_WRONG = SPLIT.wrong("parts", {
     "they should be whole": "[p.float() for p in parts]",
     "a split is a tensor of row numbers": ["list(map(str, parts))", "list(map(len, parts))"],
     "a mask of True and False":
-        "[part > 0 for part in parts]", "it should be a list of row numbers": "[part[None] for part in parts]",
+        "[part > 0 for part in parts]",
+    "it should be a list of row numbers": "[part[None] for part in parts]",
     "the last row is n - 1": "[part + 1 for part in parts]",
     "rows are counted from 0": "[part - 1 for part in parts]",
     "changes the list of sizes": "isinstance(sizes, list) and sizes.clear() or parts",
@@ -114,13 +121,17 @@ SPLIT_WRONG = SPLIT.wrong("parts", {
     "gives different splits when called again with seed 0":
         "torch.randperm(n, generator=g if seed else None)",
     "is the seed used":
-        ["known.setdefault(n, torch.randperm(n, generator=g))", "torch.randperm(n, generator=torch.Generator())"],
+        [
+            "known.setdefault(n, torch.randperm(n, generator=g))",
+            "torch.randperm(n, generator=torch.Generator())",
+        ],
     "never in the first split": "shuffled(n, np.random.RandomState(seed), 1)",
     "row 0 is in the first split for": "F.pad(1 + torch.randperm(n - 1, generator=g), (1, 0))",
     "rows 1 apart land in the same split":
         "torch.arange(n).roll(int(torch.randint(n, (), generator=g)))",
     "uses torch's global generator": [
-        "torch.manual_seed(seed) and torch.randperm(n)", "[torch.rand(1), torch.randperm(n, generator=g)][1]",
+        "torch.manual_seed(seed) and torch.randperm(n)",
+        "[torch.rand(1), torch.randperm(n, generator=g)][1]",
         "torch.randperm(n, generator=torch.manual_seed(seed))",
     ],
     "uses numpy's global generator": "np.random.seed(seed) or np.random.permutation(n)",
@@ -151,7 +162,10 @@ def in_place(images, mean, std):
 
 NORMALIZE = Program("""
 def answer(x, mean, std):
-    m, s = (torch.tensor(numbers, dtype=x.dtype, device=x.device)[:, None, None] for numbers in (mean, std))
+    m, s = (
+        torch.tensor(numbers, dtype=x.dtype, device=x.device)[:, None, None]
+        for numbers in (mean, std)
+    )
     {{along: pass}}
     own_std, own_mean = torch.std_mean(x, (0, 2, 3), keepdim=True)
     y = {{formula: (x - m) / s}}
@@ -162,8 +176,10 @@ ALONG = "m, s = (m.view({0}), s.view({0})) if len({{*x.shape}}) == 1 else (m, s)
 OWN = "(x - x.mean({0}, keepdim=True)) / x.std({0}, keepdim=True)"
 NORMALIZE_RIGHT = [
     NORMALIZE(), torchvision_normalize, *(NORMALIZE(formula=code) for code in (
-        "(x - m) / (s + 1e-8)", "x * (1 / s) - m / s", "in_place(x.clone(), mean, std)", "(x.detach() - m) / s",
-        "torch.cat([(image[None] - m) / s for image in x])", "F.batch_norm(x, m.flatten(), s.flatten() ** 2, eps=1e-12)",
+        "(x - m) / (s + 1e-8)", "x * (1 / s) - m / s", "in_place(x.clone(), mean, std)",
+        "(x.detach() - m) / s",
+        "torch.cat([(image[None] - m) / s for image in x])",
+        "F.batch_norm(x, m.flatten(), s.flatten() ** 2, eps=1e-12)",
         "((x.movedim(1, -1) - x.new_tensor(mean)) / x.new_tensor(std)).movedim(-1, 1)",
         "torch.from_numpy((x.numpy() - m.numpy()) / s.numpy())",
         "torch.vmap(lambda a, b, c: (a - b) / c, (1, 0, 0), 1)(x, m[:, 0, 0], s[:, 0, 0])",
@@ -194,7 +210,8 @@ NORMALIZE_WRONG = NORMALIZE.wrong("formula", {
     "the smallest and the largest": "(x - x.amin()) / (x.amax() - x.amin())",
     "divides by 255": "(x / 255 - m) / s",
     "to a vector of length 1":
-        "x / x.norm(dim=1, keepdim=True).clamp(min=1e-12)", "computes mean - x instead of x - mean": "-(x - m) / s",
+        "x / x.norm(dim=1, keepdim=True).clamp(min=1e-12)",
+    "computes mean - x instead of x - mean": "-(x - m) / s",
     "in the wrong order": "(x - m.flip(0)) / s.flip(0)", "the first mean": "(x - m[0]) / s",
     "the first std": "(x - m) / s[0]", "divides twice": "(x / s - m) / s",
     "channel 0 becomes (x - 0.5) / 0.21; it should become (x - 0.5) / 0.2": "(x - m) / (s + 0.01)",
@@ -206,7 +223,8 @@ NORMALIZE_WRONG = NORMALIZE.wrong("formula", {
     "gives shape (4, 5, 7)": "y[:, -1]",
     "gives shape (3, 5, 7)": "y[0]", "a numpy array": "y.numpy()",
     "whole numbers":
-        "torch.round(y)", "values below 0 are lost": "torch.relu(y)", "between -1 and 1": "F.hardtanh(y)",
+        "torch.round(y)",
+    "values below 0 are lost": "torch.relu(y)", "between -1 and 1": "F.hardtanh(y)",
     "between 0 and 1": "y.clamp(0, 1)",
     "which mixes the pixels": "y.movedim(1, 3).reshape(y.shape)",
     "unchanged: image 1, 2, 3": "torch.cat([y[:1], x[1:]])",
@@ -256,7 +274,11 @@ BOTH = {  # in place of both results
     " of 3 for": "(*both, 0)", " of 1 for": "[both]",
     "gives the labels first": "both[::-1]", "a numpy array": "tuple(part.numpy() for part in both)",
     "changes its input":
-        ["(x.copy_(both[0]), both[1])", "third.clamp_(max=0) is third and both", "(both, p.copy_(p.flip(0)))[0]"],
+        [
+            "(x.copy_(both[0]), both[1])",
+            "third.clamp_(max=0) is third and both",
+            "(both, p.copy_(p.flip(0)))[0]",
+        ],
 }  # fmt: skip
 
 
@@ -308,8 +330,10 @@ def answer(x, labels, K, third, p):
     return {{give: both}}
 """, written=written, in_turn=in_turn)  # fmt: skip
 MIXUP_RIGHT = [
-    MIXUP(), blend_by_loop, blend_by_lerp, blend_by_numpy, MIXUP(images="x.clone().mul_(s).add_((1 - s) * x[p])"),
-    MIXUP(images="torch.vmap(torch.lerp)(x[p], x, third)"), MIXUP(labels="torch.lerp(y[p], y, t).double()"),
+    MIXUP(), blend_by_loop, blend_by_lerp, blend_by_numpy,
+    MIXUP(images="x.clone().mul_(s).add_((1 - s) * x[p])"),
+    MIXUP(images="torch.vmap(torch.lerp)(x[p], x, third)"),
+    MIXUP(labels="torch.lerp(y[p], y, t).double()"),
     MIXUP(give="(part.detach() for part in both)"),
 ]  # fmt: skip
 MIXUP_WRONG = MIXUP.wrong("give", BOTH) | MIXUP.wrong("labels", LABELS) | MIXUP.wrong("images", {
@@ -368,7 +392,10 @@ def one_by_one(x, y, K, boxes, partner, extra=None):
 
 
 def holes(fill, x, b, p, read=False):
-    """Boxes filled one after the other: fill(partner, its part in the box); read: from images that are cut already."""
+    """Fill boxes one after the other.
+
+    fill: (partner, its part in the box); read: from images that are cut already
+    """
     new = x.clone()
     for i, (left, top, width, height) in enumerate(b.tolist()):
         box = (slice(None), slice(top, top + height), slice(left, left + width))
@@ -390,9 +417,11 @@ def answer(x, labels, K, third, p):
     H, W = x.shape[2:]
     row, col = torch.arange(H, device=x.device)[:, None], torch.arange(W, device=x.device)
     m = (row >= top) & (row < top + height) & (col >= left) & (col < left + width)
-    t, y, q = 1 - {{area: m.to(x.dtype).mean((2, 3))}}, F.one_hot(labels, K).to(x.dtype), {{partner: x[p]}}
+    t, y = 1 - {{area: m.to(x.dtype).mean((2, 3))}}, F.one_hot(labels, K).to(x.dtype)
+    q = {{partner: x[p]}}
     {{boxes: pass}}
-    rows, cols = {{rows: (row >= top) & (row < top + height)}}, {{cols: (col >= left) & (col < left + width)}}
+    rows = {{rows: (row >= top) & (row < top + height)}}
+    cols = {{cols: (col >= left) & (col < left + width)}}
     m = rows & cols
     both = ({{images: torch.where(m, q, x)}}, {{labels: torch.lerp(y[p], y, t)}})
     return {{give: both}}
@@ -409,7 +438,8 @@ CUTMIX_RIGHT = [
     CUTMIX(images="x * ~m + q * m", partner="x.index_select(0, p)"),
     CUTMIX(labels="torch.lerp(y[p], y, t).double()"),
 ]
-CUTMIX_WRONG = CUTMIX.wrong("give", BOTH) | CUTMIX.wrong("labels", LABELS) | CUTMIX.wrong("images", {
+CUTMIX_WRONG = CUTMIX.wrong("give", BOTH) | CUTMIX.wrong("labels", LABELS)
+CUTMIX_WRONG |= CUTMIX.wrong("images", {
     "come back uncut": "x.clone()", "come back whole": "x.index_select(0, p)",
     "added to the image": "x + q.masked_fill(~m, 0)",
     "inside and outside are swapped": "torch.where(~m, q, x)",
@@ -478,15 +508,20 @@ def answer(a, b):
 """)
 FIXED_RIGHT = [
     *(FIXED(numbers=code) for code in (
-        "pass", "std = std + 1e-8", "std = (std**2 + 1e-6).sqrt()", "std = torch.cat([a, a]).std((0, 2, 3), keepdim=True)"
+        "pass", "std = std + 1e-8", "std = (std**2 + 1e-6).sqrt()",
+        "std = torch.cat([a, a]).std((0, 2, 3), keepdim=True)"
     )),
     *(FIXED(give=code) for code in (
-        "(x for x in both)", "tuple(x.detach() for x in both)", "torch.cat(both).split([len(a), len(b)])",
+        "(x for x in both)", "tuple(x.detach() for x in both)",
+        "torch.cat(both).split([len(a), len(b)])",
         "tuple(F.batch_norm(x, a.mean((0, 2, 3)), a.var((0, 2, 3)), eps=1e-12) for x in (a, b))",
         "[torch.from_numpy((x.numpy() - mean.numpy()) / a.numpy().std((0, 2, 3), "
         "keepdims=True)) for x in (a, b)]",
     )),
-    lambda a, b, eps=0: [torchvision_normalize(x, a.mean((0, 2, 3)).tolist(), a.std((0, 2, 3)).tolist()) for x in (a, b)],
+    lambda a, b, eps=0: [
+        torchvision_normalize(x, a.mean((0, 2, 3)).tolist(), a.std((0, 2, 3)).tolist())
+        for x in (a, b)
+    ],
 ]  # fmt: skip
 FIXED_WRONG = FIXED.wrong("numbers", {
     "still the planted mistake": "mean, std = mean_2, std_2",

@@ -85,7 +85,8 @@ PATCH_WRONG = each(conv_of, written("x", globals(), {
     "put the rows": "x.movedim(1, -1)",
 })) | each(linear_of, written("self, y", globals(), {
     "the class token is added later":
-        "torch.cat([y[:, :1], y], 1)", "the tokens are not in the order of the patches": "y.flip(1)",
+        "torch.cat([y[:, :1], y], 1)",
+    "the tokens are not in the order of the patches": "y.flip(1)",
     "is random inside forward":
         "nn.Linear(self.proj.in_features, y.shape[2])(torch.ones(self.proj.in_features)) + y",
     "is not linear": "F.gelu(y)", "gives different numbers from PatchEmbed": "y * self.sizes[0]",
@@ -111,7 +112,10 @@ PATCH_WRONG = each(conv_of, written("x", globals(), {
     "let them learn, or remove them": linear_of(init=having(more=frozen, **LINEAR)),
     "A layer in a plain list": module(listed_conv, lambda self, x: self.proj[0](x).flatten(2).mT),
     "fits no published weights": module(
-        in_one, lambda self, x: F.pad(patchify(x, self.sizes[0]), (0, 1), value=1.0) @ self.w.view(-1, self.sizes[2])
+        in_one,
+        lambda self, x: (
+            F.pad(patchify(x, self.sizes[0]), (0, 1), value=1.0) @ self.w.view(-1, self.sizes[2])
+        )
     ),
     "raises": nn.Linear,
 }  # fmt: skip
@@ -197,7 +201,10 @@ CLASS_WRONG = each(tokens_of, SHAPES_WRONG) | each(tokens_of, written("self, x",
         tokens_of(lambda self, x: torch.cat([x.mean(1, keepdim=True) + 0 * self.cls, x], dim=1)),
     ],
     "learns 32 vectors, but the class token is one vector of D = 6, whatever the batch size":
-        tokens_of(lambda self, x: torch.cat([self.cls[:1].expand(len(x), -1, -1), x], dim=1), tokens_for(32)),
+        tokens_of(
+            lambda self, x: torch.cat([self.cls[:1].expand(len(x), -1, -1), x], dim=1),
+            tokens_for(32),
+        ),
     "learns 8 vectors": tokens_of(front, having(**TOKEN, fc=lambda D: nn.Linear(D, D))),
     "not a registered parameter": [
         tokens_of(lambda self, x: F.pad(x, (0, 0, 1, 0)), having()),
@@ -207,7 +214,12 @@ CLASS_WRONG = each(tokens_of, SHAPES_WRONG) | each(tokens_of, written("self, x",
     "has parameters with requires_grad=False": tokens_of(front, having(cls=frozen)),
     "let them learn, or remove them": tokens_of(front, having(more=frozen, **TOKEN)),
     "in several parts":
-        tokens_of(lambda self, x: torch.cat([torch.cat([self.one, self.two]).expand(len(x), 1, -1), x], 1), halves),
+        tokens_of(
+            lambda self, x: torch.cat(
+                [torch.cat([self.one, self.two]).expand(len(x), 1, -1), x], 1
+            ),
+            halves,
+        ),
 }  # fmt: skip
 
 
@@ -259,7 +271,10 @@ TOKEN_WRONG = {says: module(both(), forward) for says, forward in SHAPES_WRONG.i
     "one position for all patches": embed_of(init=both(lambda N: 1)),
     "one too few": module(both(lambda N: N), lambda self, x: front(self, x + self.pos)),
     "learns three vectors": module(
-        both(lambda N: 2), lambda self, x: front(self, x + self.pos[:, 1:]) + F.pad(self.pos[:, :1], (0, 0, 0, x.shape[1]))
+        both(lambda N: 2),
+        lambda self, x: (
+            front(self, x + self.pos[:, 1:]) + F.pad(self.pos[:, :1], (0, 0, 0, x.shape[1]))
+        )
     ),
     "dominate the patches": embed_of(init=both(std=1)),
     "no gradient reaches": embed_of(add=lambda self, y: y + self.pos.detach()),
@@ -483,8 +498,8 @@ RESIZE_WRONG = written(
     globals(),
     {
         "the class token's position is": "resized(parts_of(pos, grid)[1], grid, new)",
-        "a class token has": "torch.cat([torch.zeros(1, 1, pos.shape[2]), resized(parts_of(pos, "
-        "grid)[1], grid, new)], 1)",
+        "a class token has": "torch.cat([torch.zeros(1, 1, pos.shape[2]), "
+        "resized(parts_of(pos, grid)[1], grid, new)], 1)",
         "leading axis": "resize_positions(pos, grid, new).squeeze(0)",
         "turn the image": "resized(pos, grid, new)[:, -new[0] * new[1] :].mT.unflatten(2, new)",
         "without nn.Parameter": "nn.Parameter(resized(pos, grid, new))",
@@ -495,10 +510,12 @@ RESIZE_WRONG = written(
             'resized(pos, grid, new[::-1], mode="bilinear", antialias=True)',
         ],
         "rows and columns are swapped": "resized(pos, grid[::-1], new)",
-        "no gradient flows back": "torch.from_numpy(resize_positions(pos.detach(), grid, new).numpy())",
+        "no gradient flows back": "torch.from_numpy(resize_positions("
+        "pos.detach(), grid, new).numpy())",
         "keep the type": "resize_positions(pos, grid, new).float()",
         "changed": "torch.randn_like(resized(pos, grid, new))",
-        "gives different numbers than bicubic interpolation": "2 * resize_positions(pos, grid, new) - pos[:, :1]",
+        "gives different numbers than bicubic interpolation": "2 * resize_positions("
+        "pos, grid, new) - pos[:, :1]",
     },
 ) | {
     "copies the nearest position": with_options(mode="nearest"),

@@ -120,7 +120,10 @@ NORM_WRONG = each(over, written("n", globals(), {
     "gives shape": "by_hand(x, w, b, eps).mean(-1)",
 }) | {
     "eps is 1e-5":
-        [lambda x, w, b, eps=1e-5: by_hand(x, w, b, eps), lambda x, w, b, eps=1e-6: torch_norm(x, w, b, 1e-5)],
+        [
+            lambda x, w, b, eps=1e-5: by_hand(x, w, b, eps),
+            lambda x, w, b, eps=1e-6: torch_norm(x, w, b, 1e-5),
+        ],
 }  # fmt: skip
 
 
@@ -234,15 +237,23 @@ MLP_WRONG = MLP_NUMBERS_WRONG | written("dim, hidden", globals(), {
     "the second argument is already the hidden width": lambda dim, ratio: MLP(dim, 4 * ratio),
     "the second argument is the hidden width itself": lambda dim, ratio: MLP(dim, dim * ratio),
     "one layer too many":
-        lambda dim, h: nn.Sequential(nn.Linear(dim, h), nn.GELU(), nn.Linear(h, h), nn.GELU(), nn.Linear(h, dim)),
+        lambda dim, h: nn.Sequential(
+            nn.Linear(dim, h), nn.GELU(), nn.Linear(h, h), nn.GELU(), nn.Linear(h, dim)
+        ),
     "not in a plain list": Listed,
     "only the first layer is registered": of(Listed, place=0),
     "only the second layer is registered": of(Listed, place=1),
     "build it from nn.Linear": module(
-        having(w=lambda dim, hidden: zeros(2 * dim * hidden + hidden + dim)), lambda self, x: x * self.w[0]
+        having(w=lambda dim, hidden: zeros(2 * dim * hidden + hidden + dim)),
+        lambda self, x: x * self.w[0]
     ),
     "fc2.weight":
-        of(MLP, forward=lambda self, x: F.linear(F.gelu(self.fc1(x)), self.fc2.weight.detach(), self.fc2.bias)),
+        of(
+            MLP,
+            forward=lambda self, x: F.linear(
+                F.gelu(self.fc1(x)), self.fc2.weight.detach(), self.fc2.bias
+            ),
+        ),
 }  # fmt: skip
 
 
@@ -339,7 +350,7 @@ class Layer(nn.Module):
 
 
 class Heads(nn.Module):
-    """Maps for queries, keys and values of some widths, which together are 3 D; then an output projection."""
+    """Maps for queries, keys and values of some widths, together 3 D; then a projection."""
 
     def __init__(self, dim, num_heads, *widths):
         super().__init__()
@@ -421,10 +432,15 @@ def no_part(*sizes):
 
 NO_BIAS = attention_cases.of(bias=False, out_bias=False), of(MLP, bias=False, out_bias=False)
 BLOCK_RIGHT = [
-    encoder.Block, Block, OwnParts, LooseNorms, Torch, Layer, Apart, lambda dim, h, eps=1e-6: encoder.Block(dim, h),
+    encoder.Block, Block, OwnParts, LooseNorms, Torch, Layer, Apart,
+    lambda dim, h, eps=1e-6: encoder.Block(dim, h),
     of(Block, make_mlp=MLP), of(Block, make_mlp=Formula),
     of(Block, attention=lambda dim, h: Heads(dim, h, *[dim // h] * 3 * h)),
-    changed(lambda block: [setattr(block, name, OwnNorm(1, 1, width(block))) for name in ("norm1", "norm2")]),
+    changed(
+        lambda block: [
+            setattr(block, name, OwnNorm(1, 1, width(block))) for name in ("norm1", "norm2")
+        ],
+    ),
 ]  # fmt: skip
 WAYS_WRONG = each(way, written("x, n, a, m, f", globals(), {
     "the MLP's result is never used": "x + a(n(x))",
@@ -487,7 +503,11 @@ BLOCK_WRONG |= {
     "one LayerNorm too many":
         changed(lambda block: setattr(block, "norm3", nn.LayerNorm(width(block)))),
     "a LayerNorm and the output projection":
-        changed(lambda block: (setattr(block, "norm2", block.norm1), setattr(block.attn, "proj", nn.Identity()))),
+        changed(
+            lambda block: (
+                setattr(block, "norm2", block.norm1), setattr(block.attn, "proj", nn.Identity())
+            ),
+        ),
     "the output projection of attention is missing":
         changed(lambda block: setattr(block.attn, "proj", nn.Identity())),
     "attention is missing": of(Block, attention=no_part),

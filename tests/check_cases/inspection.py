@@ -1,4 +1,7 @@
-"""Answers to the exercises of notebook 08: right ones as people write them, wrong ones as programs with a part exchanged."""
+"""Answers to the exercises of notebook 08.
+
+Right ones are as people write them, wrong ones are programs with a part exchanged.
+"""
 
 import math
 
@@ -58,7 +61,8 @@ MAP_WRONG = MAP.wrong("weights", {
 DISTANCE = Program("""
 def answer(w, grid, P):
     P, (rows, cols) = {{side: P}}, {{grid: grid}}
-    centers = torch.tensor([[r * P, c * P] for r in range(rows) for c in range(cols)], dtype=torch.float32)
+    centers = [[r * P, c * P] for r in range(rows) for c in range(cols)]
+    centers = torch.tensor(centers, dtype=torch.float32)
     far = {{far: torch.cdist(centers, centers)}}
     w = w[:, 1:, 1:]
     w = {{shares: w / w.sum(-1, keepdim=True)}}
@@ -161,11 +165,13 @@ ROLLOUT_WRONG = ROLLOUT.wrong("half", {
     "returns rows whose sums are": "w + eye / 2",
 }) | ROLLOUT.wrong("heads", {
     "sums over the heads":
-        "w.sum(0)", "uses the maximum over the heads": "w.max(0).values", "uses only the first head": "w[0]",
+        "w.sum(0)",
+    "uses the maximum over the heads": "w.max(0).values", "uses only the first head": "w[0]",
 }) | ROLLOUT.wrong("give", {
     "wrong order": "chain(halves[::-1])", "by element instead of using @": "math.prod(halves)",
     "also by the identity":
-        "math.prod(halves, start=eye)", "returns the mean of the blocks": "sum(halves) / len(halves)",
+        "math.prod(halves, start=eye)",
+    "returns the mean of the blocks": "sum(halves) / len(halves)",
     "last block alone": "halves[-1]", "after the product": "(chain(means) + eye) / 2",
     "transposes the result": "chain(halves).T", "first block twice": "chain([halves[0], *halves])",
     "it should give (5, 5)": "torch.stack(weights).mean(0)",
@@ -214,7 +220,8 @@ INSIDE_RIGHT = [
 ]
 INSIDE_WRONG = INSIDE.wrong("give", {
     "this is the sum inside the box":
-        "inside.sum()", "divide pixels by pixels": "inside.sum() / m.sum()", "the mean inside": "inside.mean()",
+        "inside.sum()",
+    "divide pixels by pixels": "inside.sum() / m.sum()", "the mean inside": "inside.mean()",
     "outside": "1 - share",
     "this is the box's fraction of the area": "width * height / (m.numel() * P * P)",
     "largest value inside": "inside.max() / m.max()", "it should give": "100 * share",
@@ -248,20 +255,34 @@ SCALED_WRONG = SCALED.wrong("give", {
     "divided by their largest weight": "m",
     "changes its input": "m.div_(m.max())", "it should give (2, 2, 2)": "m.max()",
     "keep the type that came in": "m.double() / m.max()",
-}) | {"was the first one kept?": lambda m, kept={}: kept.setdefault(m.shape, m / m.max())}  # fmt: skip
+}) | {
+    "was the first one kept?": lambda m, kept={}: kept.setdefault(m.shape, m / m.max()),
+}  # fmt: skip
 
 RIGHT = {
     "map_of": [MAP(), map_by_fold, map_by_loop],
     "distance": [
-        DISTANCE(), distance_by_loop,
-        DISTANCE(far="(centers[:, None] - centers[None]).norm(dim=-1)", give="torch.einsum('hij,ij->h', w, far) / len(far)"),
+        DISTANCE(),
+        distance_by_loop,
+        DISTANCE(
+            far="(centers[:, None] - centers[None]).norm(dim=-1)",
+            give="torch.einsum('hij,ij->h', w, far) / len(far)",
+        ),
     ],
-    "rollout":
-        [ROLLOUT(), rollout_by_loop, rollout_normalized, ROLLOUT(half="(w + eye) / (w + eye).sum(dim=-1)")],
+    "rollout": [
+        ROLLOUT(),
+        rollout_by_loop,
+        rollout_normalized,
+        ROLLOUT(half="(w + eye) / (w + eye).sum(dim=-1)"),
+    ],
     "fraction_inside": INSIDE_RIGHT,
-    "scaled":
-        [SCALED(give=code) for code in ("m / m.max()", "m.div(m.amax())", "m * (1 / m.max())", "m / m.max().item()")],
-}  # fmt: skip
+    "scaled": [
+        SCALED(give="m / m.max()"),
+        SCALED(give="m.div(m.amax())"),
+        SCALED(give="m * (1 / m.max())"),
+        SCALED(give="m / m.max().item()"),
+    ],
+}
 WRONG = {
     "map_of": MAP_WRONG,
     "distance": DISTANCE_WRONG,

@@ -197,7 +197,10 @@ CUT_WRONG = each(einops, {
     "only one patch": "x[:, :, :P, :P].flatten(1)",
     "dropped silently": "F.unfold(x, P, stride=P).transpose(1, 2)",
     "images mix":
-        ["by_hand(x, P)[:1].expand(len(x), -1, -1)", "by_hand(x, P).mean(0, keepdim=True).expand(len(x), -1, -1)"],
+        [
+            "by_hand(x, P)[:1].expand(len(x), -1, -1)",
+            "by_hand(x, P).mean(0, keepdim=True).expand(len(x), -1, -1)",
+        ],
     "some numbers are lost, duplicated or changed": "by_hand(x, P) - 0.5",
     "in the wrong places": "by_hand(x, P).sort(2).values",
     "it should give a tensor": "by_hand(x, P).detach().numpy()",
@@ -398,10 +401,16 @@ LINEAR_WRONG = written("conv", globals(), {
     "its weight is frozen":
         changed(lambda linear, conv: linear.weight.requires_grad_(False) is None),
     "changes the numbers of the convolution":
-        [changed(lambda linear, conv: nn.init.zeros_(conv.weight) is None), lambda conv: carried(conv.double())],
+        [
+            changed(lambda linear, conv: nn.init.zeros_(conv.weight) is None),
+            lambda conv: carried(conv.double()),
+        ],
     "its weight is not a parameter": changed(tie),
     "has numbers of torch.float32":
-        [set_bias(lambda linear, conv: nn.Parameter(linear.bias.detach().float())), lambda conv: carried(conv).float()],
+        [
+            set_bias(lambda linear, conv: nn.Parameter(linear.bias.detach().float())),
+            lambda conv: carried(conv).float(),
+        ],
     "write into weights under torch.no_grad()": without_no_grad,
 }  # fmt: skip
 

@@ -1,4 +1,7 @@
-"""Answers to the exercises of notebook 09: right ones as people write them, wrong ones as programs with a part exchanged."""
+"""Answers to the exercises of notebook 09.
+
+Right ones are as people write them, wrong ones are programs with a part exchanged.
+"""
 
 from dataclasses import replace
 
@@ -65,7 +68,8 @@ SEE_WRONG = SEE.wrong("give", {
     "divides by std before it subtracts the mean":
         "x / s - m", "adds the mean": "(x + m) / s", "swaps mean and std": "(x - s) / m",
     "does not divide by std":
-        "x - m", "multiplies the pixels by 255": "(x * 255 - m) / s", "the square of std": "(x - m) / s / s",
+        "x - m",
+    "multiplies the pixels by 255": "(x * 255 - m) / s", "the square of std": "(x - m) / s / s",
     "mirrors the image": "(torch.stack(x.unbind(2)[::-1], 2) - m) / s",
     "first channel's": "(x - mean[0]) / std[0]",
     "uses the crop's own mean and std":
@@ -109,7 +113,8 @@ def answer(model, K):
         parameter.requires_grad = {{learns: name.startswith("head")}}
     {{after: pass}}
     return {{give: new}}
-""", zeros=zeros, freeze=freeze, transfer_weights=transfer_weights, replace=replace, ViT=ViT)  # fmt: skip
+""", zeros=zeros, freeze=freeze, transfer_weights=transfer_weights, replace=replace, ViT=ViT,
+)  # fmt: skip
 PROBE_RIGHT = [
     PROBE(),
     lambda model, num_classes: freeze(transfer_weights(model, num_classes=num_classes)),
@@ -130,7 +135,8 @@ PROBE_WRONG = PROBE.wrong("learns", {
     "head of random numbers": PROBE(head="nn.Linear(64, K)"),
     "head's bias": PROBE(after="nn.init.normal_(new.head.bias)"),
     "gives different features from before":
-        PROBE(new="new = ViT(replace(model.config, num_classes=K))"), "still has the 10 classes": old_head,
+        PROBE(new="new = ViT(replace(model.config, num_classes=K))"),
+    "still has the 10 classes": old_head,
 }  # fmt: skip
 
 # lora
@@ -180,13 +186,15 @@ RATES_WRONG = RATES.wrong("give", {
     "wrong way": "rates[::-1]", "decays the head too": "[decay * rate for rate in rates]",
     "one layer short": "[*rates[1:], lr]", "more than lr": "[rate / decay for rate in rates]",
     "equal steps":
-        "[lr * (1 - (1 - decay) * (L + 1 - i)) for i in range(L + 2)]", "gives all layers the same rate": "[lr] * (L + 2)",
+        "[lr * (1 - (1 - decay) * (L + 1 - i)) for i in range(L + 2)]",
+    "gives all layers the same rate": "[lr] * (L + 2)",
     "leaves out lr": "[rate / lr for rate in rates]",
     "once for all": "[lr * decay] * (L + 1) + [lr]",
     "gives rates for the blocks only":
         "rates[1:-1]", "gives 4 rates": "rates[1:]", "gives 1000 rates": "itertools.repeat(lr)",
     "it should give 0.125, 0.25, 0.5, 1":
-        "np.sqrt(rates)", "5 learning rates": "lr * decay**L", "gives one number": "torch.tensor(lr)",
+        "np.sqrt(rates)",
+    "5 learning rates": "lr * decay**L", "gives one number": "torch.tensor(lr)",
     "it should give a number": "['slow', *rates[1:]]",
 }) | {"where it should multiply": RATES(next="rates[0] / decay")}  # fmt: skip
 
@@ -201,7 +209,8 @@ def answer(p, x, h):
 ON = "F.mse_loss({0}.scatter(1, h[..., None].expand_as(p), p), x)"
 MASKED_RIGHT = [MASKED(), *(MASKED(give=code) for code in (
     "F.mse_loss(p, x.gather(1, h[:, :, None].expand(-1, -1, x.shape[2])))",
-    "((p - x[torch.arange(n)[:, None], h]) ** 2).mean()", "(p - torch.take_along_dim(x, h[..., None], dim=1)).pow(2).mean()",
+    "((p - x[torch.arange(n)[:, None], h]) ** 2).mean()",
+    "(p - torch.take_along_dim(x, h[..., None], dim=1)).pow(2).mean()",
 ))]  # fmt: skip
 MASKED_WRONG = MASKED.wrong("index", {
     "first patches": ": len(hidden)",
@@ -217,17 +226,24 @@ MASKED_WRONG = MASKED.wrong("index", {
     "absolute": "d.abs().mean()", "cancel": "d.mean()",
     "halves": "d.square().mean() / 2", "over the pixels of a patch": "d.square().sum(2).mean()",
     "over patches and pixels":
-        "d.square().sum() / n", "is too large by the ratio": "d.square().mean() / h.shape[1] * x.shape[1]",
+        "d.square().sum() / n",
+    "is too large by the ratio": "d.square().mean() / h.shape[1] * x.shape[1]",
     "which passes no gradient on": "d.square().mean().item()",
     "no gradient": "d.detach().square().mean()",
     "it should give a number": "d.square()", "RuntimeError": "((p - x) ** 2).mean()",
 })  # fmt: skip
 RIGHT = {
-    "kernel_of":
-        KERNEL_RIGHT, "see": [SEE(), SEE(give="TF.normalize(TF.center_crop(image, side), mean, std)"),
-        SEE(give="torch.stack([(x - m) / s for x, m, s in zip(x, mean, std)])")],
-    "probe": PROBE_RIGHT, "lora": LORA_RIGHT, "rates": RATES_RIGHT, "masked_loss": MASKED_RIGHT,
-}  # fmt: skip
+    "kernel_of": KERNEL_RIGHT,
+    "see": [
+        SEE(),
+        SEE(give="TF.normalize(TF.center_crop(image, side), mean, std)"),
+        SEE(give="torch.stack([(x - m) / s for x, m, s in zip(x, mean, std)])"),
+    ],
+    "probe": PROBE_RIGHT,
+    "lora": LORA_RIGHT,
+    "rates": RATES_RIGHT,
+    "masked_loss": MASKED_RIGHT,
+}
 WRONG = {
     "kernel_of": KERNEL_WRONG,
     "see": SEE_WRONG,

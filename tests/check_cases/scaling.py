@@ -1,4 +1,7 @@
-"""Answers to the exercises of notebook 11: right ones as people write them, wrong ones as programs with a part exchanged."""
+"""Answers to the exercises of notebook 11.
+
+Right ones are as people write them, wrong ones are programs with a part exchanged.
+"""
 
 import collections
 import math
@@ -111,7 +114,10 @@ BLOCK_WRONG = BLOCK.wrong("MLP", {
 
 
 def times_by_parts(config, factor):
-    """Scores and mixing grow with T * T, the projection with the patches, the head not at all, the rest with T."""
+    """Scores and mixing grow with T * T, the projection with the patches, the rest with T.
+
+    The head does not grow at all.
+    """
     now, old = multiply_adds(config), config.num_tokens
     grows = ((old - config.class_token) * factor**2 + config.class_token) / old
     power = dict.fromkeys(now, grows) | {
@@ -160,7 +166,9 @@ TIMES_WRONG = TIMES.wrong("give", {
         ["image_size=(size[0], c.image_size[1])", "image_size=(c.image_size[0], size[1])"],
     "the height is used for the width too":
         "image_size=size[0]", "the width is used for the height too": "image_size=size[1]",
-}) | TIMES.wrong("count", {"instead of multiply-adds": "parameters", "backward pass": "training_multiply_adds"}) | {
+}) | TIMES.wrong("count", {
+    "instead of multiply-adds": "parameters", "backward pass": "training_multiply_adds",
+}) | {
     "patches become smaller": TIMES(changes="patch_size=c.patch_size // f"),
     "Multiply each side": TIMES(size="f * c.image_size"),
     "the class token is left out":
@@ -255,7 +263,8 @@ def accumulate_func(model, images, labels, parts):
 
 
 ACCUMULATE_RIGHT = [
-    ACCUMULATE(), accumulate_scaled, accumulate_by_torch, accumulate_loader, accumulate_mixed, accumulate_func
+    ACCUMULATE(), accumulate_scaled, accumulate_by_torch, accumulate_loader, accumulate_mixed,
+    accumulate_func
 ]  # fmt: skip
 ACCUMULATE_WRONG = ACCUMULATE.wrong("weight", {
     "the gradient is about 4 times too large": "1",
@@ -289,7 +298,8 @@ ACCUMULATE_WRONG = ACCUMULATE.wrong("weight", {
     "one part's mean loss": "means[-1]", "sum of the parts' means": "sum(means)",
     "that weights all parts equally": "sum(means) / parts", "sum over images": "means @ n",
     "divided twice":
-        "means @ n / sum(n) / parts", "each part's mean loss should count as often as it has images": "math.prod(means)",
+        "means @ n / sum(n) / parts",
+    "each part's mean loss should count as often as it has images": "math.prod(means)",
     "gives nothing back": "None", "it should give the mean loss": ["'done'", "losses"],
     "comes back with its graph": "sum(losses)",
 }) | {
@@ -301,7 +311,10 @@ ACCUMULATE_WRONG = ACCUMULATE.wrong("weight", {
     "memory holds all parts": ACCUMULATE(backward="pass", after="sum(losses).backward()"),
     "without retain_graph": ACCUMULATE(backward="losses[-1].backward(retain_graph=True)"),
     "own labels":
-        ACCUMULATE(backward="losses[-1] = F.cross_entropy(model(x), labels[: len(x)]) / parts; losses[-1].backward()"),
+        ACCUMULATE(
+            backward="losses[-1] = F.cross_entropy(model(x), labels[: len(x)]) / parts; "
+            "losses[-1].backward()",
+        ),
     "never calls the model": lambda *_: None, "TypeError": lambda model, images, labels: 0.0,
 }  # fmt: skip
 
@@ -369,7 +382,8 @@ COMBINE_WRONG = COMBINE.wrong("give", {
         ["(ns[0] * gs[0] + ns[1] * gs[1]) / N", "sum(map(torch.mul, gs[:2], n)) / N"],
     "of the first process alone": ["next(iter(gs))", "gs[ns.index(max(ns))]"],
     "of the last process alone":
-        "gs[ns.index(min(ns))]", "is not the sum of each gradient": ["every.prod(0)", "products / n.float().mean()"],
+        "gs[ns.index(min(ns))]",
+    "is not the sum of each gradient": ["every.prod(0)", "products / n.float().mean()"],
     "it should give one tensor":
         ["[g * k / N for g, k in zip(gs, ns)]", "(products / N).flatten().tolist()"],
     "gives shape (2, 2, 3)": "torch.stack([g * k / N for g, k in zip(gs, ns)])",
@@ -377,7 +391,9 @@ COMBINE_WRONG = COMBINE.wrong("give", {
         ["(products / N).numpy()", "float((products / N).sum())", "'gradient'"],
     "gives torch.float64 for torch.float32":
         "torch.from_numpy(np.average(np.stack(gs), axis=0, weights=ns))",
-}) | {"changes its input": [combine_in_place, combine_popping], "TypeError": lambda gs: gs}  # fmt: skip
+}) | {
+    "changes its input": [combine_in_place, combine_popping], "TypeError": lambda gs: gs,
+}  # fmt: skip
 
 # largest_batch
 
@@ -426,7 +442,8 @@ BATCH = Program("""
 def answer(c, g):
     needs = training_bytes(c, 1{{how: }})
     room = {{room: g * 2**30}} - {{copies: 4}} * needs["weights"]
-    batch = max({{least: 0}}, {{count: math.floor}}(room / (needs["activations"] + {{own: 0}} * needs["weights"])))
+    each = needs["activations"] + {{own: 0}} * needs["weights"]
+    batch = max({{least: 0}}, {{count: math.floor}}(room / each))
     return {{give: batch}}
 """, **COUNTS)  # fmt: skip
 BATCH_RIGHT = [
@@ -452,7 +469,8 @@ BATCH_WRONG = BATCH.wrong("room", {
     " of the four numbers per parameter count:":
         [*(BATCH(copies=n) for n in "123"), BATCH(copies="3", how=", optimizer='sgd'")],
     "only the activations are counted":
-        BATCH(copies="0"), "weights, gradients and optimizer alone do not": BATCH(least="-math.inf"),
+        BATCH(copies="0"),
+    "weights, gradients and optimizer alone do not": BATCH(least="-math.inf"),
     "count for every image":
         [BATCH(copies=f"{4 - n}", own=f"{n}") for n in (1, 2, 3, 4)],
     "not even one image fits": [BATCH(least="1"), BATCH(least="-math.inf", give="abs(batch)")],
@@ -493,7 +511,8 @@ DAYS_WRONG = DAYS.wrong("flops", {
     "scores and mixing": "6 * sum(parameters(c).values()) * c.num_tokens",
 }) | DAYS.wrong("give", {
     "the share of the peak is left out":
-        "days * share", "multiplied by the share": "days * share * share", "upside down": "1 / days",
+        "days * share",
+    "multiplied by the share": "days * share * share", "upside down": "1 / days",
     "seconds, minutes or hours": ["days * 86400", "days * 24", "days * 1440"],
     "24 * 60 * 60": ["days / 24", "days * 60"],
     "one token in each image": "days / c.num_tokens",

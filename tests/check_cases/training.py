@@ -1,4 +1,7 @@
-"""Answers to the exercises of notebook 07: right ones as people write them, wrong ones as programs with a part exchanged."""
+"""Answers to the exercises of notebook 07.
+
+Right ones are as people write them, wrong ones are programs with a part exchanged.
+"""
 
 import copy
 import itertools
@@ -111,7 +114,12 @@ FALLS = {
 SCHEDULE_WRONG = SCHEDULE.wrong("fall", FALLS) | SCHEDULE.wrong("rise", RISES) | {
     "got 0.5; pass the function": 0.5,
     "it should give a number from 0 to 1":
-        [lambda *a: str(by_hand(*a)), every_share, lambda *a: torch.tensor(every_share(*a)), lambda *a: by_hand(*a) + 0j],
+        [
+            lambda *a: str(by_hand(*a)),
+            every_share,
+            lambda *a: torch.tensor(every_share(*a)),
+            lambda *a: by_hand(*a) + 0j,
+        ],
     "gives NaN": lambda *a: math.nan,
     "is it the learning rate itself": lambda *a: 3e-3 * by_hand(*a),
     "is it percent": lambda *a: 100 * by_hand(*a),
@@ -146,7 +154,8 @@ CLIPPING = {
 }
 STEP = Program("""
 def answer(model, images, labels, optimizer, max_norm):
-    weights, groups = list(model.parameters()), [group["params"] for group in optimizer.param_groups]
+    weights = list(model.parameters())
+    groups = [group["params"] for group in optimizer.param_groups]
     {{acts: pass}}
     return {{give: loss.item()}}
 """, **CLIPPING)  # fmt: skip
@@ -255,11 +264,19 @@ STEP_WRONG |= each(lambda clip: step(ALL.replace("clip", clip)), CLIPS) | {
 } | {
     "was the first one kept": lambda *a: 1.0,
     "wanted":
-        step(ALL.replace("loss", "loss = 6 * F.cross_entropy(logits, labels)", 1), "loss.item() / len(labels)"),
+        step(
+            ALL.replace("loss", "loss = 6 * F.cross_entropy(logits, labels)", 1),
+            "loss.item() / len(labels)",
+        ),
     "the weights are not those of one optimizer step":
-        step(ALL.replace("loss", "loss = 3 * F.cross_entropy(logits, labels)", 1), "loss.item() / 3"),
+        step(
+            ALL.replace("loss", "loss = 3 * F.cross_entropy(logits, labels)", 1), "loss.item() / 3",
+        ),
     "the loss is the sum over the images":
-        step(ALL.replace("loss", f"loss = {LOSSES['the loss is the sum over the images']}", 1), "loss.item() / len(labels)"),
+        step(
+            ALL.replace("loss", f"loss = {LOSSES['the loss is the sum over the images']}", 1),
+            "loss.item() / len(labels)",
+        ),
 }  # fmt: skip
 
 # accuracy
@@ -290,7 +307,8 @@ def answer(model, batches):
         for images, labels in batches:
             logits = model(images)
             {{meanwhile: pass}}
-            x, y, h, n = x + [logits], y + [labels], h + [(logits.argmax(1) == labels).sum().item()], n + [len(labels)]
+            x, y, n = x + [logits], y + [labels], n + [len(labels)]
+            h = h + [(logits.argmax(1) == labels).sum().item()]
     {{after: model.train(mode)}}
     every, labels, s, h, n = torch.cat(x), torch.cat(y), np.divide(h, n), np.array(h), np.array(n)
     return {{give: sum(h) / sum(n)}}
@@ -314,7 +332,8 @@ SHARES = {
     "divided by the number of batches": "h.sum() / len(n)",
     "by the size of the last batch": "h.sum() / n[-1]",
     "by the size of the first batch":
-        "h.sum() / n[0]", "every batch is counted as if it were as large as the first": "h.sum() / (len(n) * n[0])",
+        "h.sum() / n[0]",
+    "every batch is counted as if it were as large as the first": "h.sum() / (len(n) * n[0])",
     "every batch is counted as if it were as large as the last":
         "h.sum() / (len(n) * n[-1])", "is it rounded": "round(h.sum() / n.sum(), 2)",
     "count the images whose largest logit": "0.123",
@@ -340,7 +359,11 @@ ACCURACY_WRONG = ACCURACY.wrong("give", SHARES) | {
         [lambda m, b: ACCURACY()(m, b[:]), lambda m, b: ACCURACY()(m, b) + 0 * len(b)],
 } | ACCURACY.wrong("before", {
     "calls the model in training mode":
-        ["pass", "model.train()", "model.eval(); [m.train() for m in model if isinstance(m, torch.nn.BatchNorm1d)]"],
+        [
+            "pass",
+            "model.train()",
+            "model.eval(); [m.train() for m in model if isinstance(m, torch.nn.BatchNorm1d)]",
+        ],
     "changes the gradients that the": "model.eval(); model.zero_grad()",
     "requires_grad is off": "model.eval().requires_grad_(False)",
 }) | ACCURACY.wrong("after", {
@@ -377,8 +400,8 @@ MEANS = {
     "it should give the mean loss": "list(x)",
 }
 EPOCHS = {
-    "the first mistake is still there: "
-    "zero_grad is between backward and step, so nothing is learned": "forward; loss; backward; zero; step",
+    "the first mistake is still there: zero_grad is between backward and step, "
+    "so nothing is learned": "forward; loss; backward; zero; step",
     "zero_grad belongs inside the loop": "forward; loss; backward; step",
     "step comes before backward": [
         "zero; forward; loss; step; backward",
@@ -399,10 +422,16 @@ FIXED_WRONG = each(lambda mean: epoch(mean=mean), MEANS) | each(epoch, EPOCHS) |
     "zero_grad belongs inside the loop, once per batch":
         epoch("forward; loss; backward; step", start="model.train(); optimizer.zero_grad()"),
     "calls optimizer.step() 1 time":
-        epoch("forward; loss; backward", start="model.train(); optimizer.zero_grad()", end="optimizer.step()"),
+        epoch(
+            "forward; loss; backward",
+            start="model.train(); optimizer.zero_grad()",
+            end="optimizer.step()",
+        ),
     "comes back with its graph": epoch(mean="loss"),
     "adds up losses with their graphs": epoch(
-        f"{FOUR}; total = total + loss * len(labels)", start="model.train(); total = 0", mean="total.item() / sum(n)"
+        f"{FOUR}; total = total + loss * len(labels)",
+        start="model.train(); total = 0",
+        mean="total.item() / sum(n)",
     ),
     "computed after the epoch":
         epoch(start="batches = list(batches); model.train()", mean="evaluate(model, batches).loss"),
@@ -418,7 +447,10 @@ FIXED_WRONG = each(lambda mean: epoch(mean=mean), MEANS) | each(epoch, EPOCHS) |
 RIGHT = {
     "schedule": [
         by_hand, by_square, by_linspace, by_torch,
-        SCHEDULE(rise="np.interp(s + 1, [0, w], [0, 1])", fall="0.5 * (1 + np.cos(np.interp(s, [w, T], [0, pi])))"),
+        SCHEDULE(
+            rise="np.interp(s + 1, [0, w], [0, 1])",
+            fall="0.5 * (1 + np.cos(np.interp(s, [w, T], [0, pi])))",
+        ),
         SCHEDULE(fall="0.5 + 0.5 * cos(math.radians(180 * t))"),
         lambda s, T, w: torch.tensor([by_hand(s, T, w)]),
         lambda s, T, w: np.float32(by_hand(s, T, w)),
@@ -443,7 +475,8 @@ RIGHT = {
         step(
             "model.train(); zero; forward; loss = F.cross_entropy(logits, F.one_hot(labels, "
             "logits.shape[1]).float()); "
-            "backward; clip_grad_norm_(sum(groups, []), max_norm); step; zero", "round(loss.item(), 7)",
+            "backward; clip_grad_norm_(sum(groups, []), max_norm); step; zero",
+            "round(loss.item(), 7)",
         ),
     ],
     "accuracy": [
@@ -453,7 +486,10 @@ RIGHT = {
             after="[setattr(m, 'training', was) for m, was in zip(model.modules(), modes)]",
             give="np.mean(np.argmax(every.numpy(), 1) == labels.numpy())",
         ),
-        ACCURACY(before="model.training = False; model.eval()", give="torch.tensor(s) @ torch.tensor(n).double() / n.sum()"),
+        ACCURACY(
+            before="model.training = False; model.eval()",
+            give="torch.tensor(s) @ torch.tensor(n).double() / n.sum()",
+        ),
         ACCURACY(give="(every.softmax(1).topk(1).indices[:, 0] == labels).float().mean()"),
     ],
     "fixed": [

@@ -21,7 +21,7 @@ from vit_helpers.vit import ViT, ViTConfig
 
 
 def stops(B, C, H, W, P, D, K, N=None, T=None, long=None):
-    """The right shapes, or those for another number of patches, of tokens, or of pixels in a patch."""
+    """The right shapes, or those for other numbers of patches, tokens, or pixels in a patch."""
     N = (H // P) * (W // P) if N is None else N
     T = T or N + 1
     return [(B, N, long or C * P * P), (B, N, D), (B, T, D), (B, T, D), (B, D), (B, K)]
@@ -190,7 +190,8 @@ READ_WRONG = written("z, n, h, p", globals(), {
         ["read(z, n, h, p).detach()", "F.linear(pooled(n(z), p), h.weight, h.bias.detach())"],
     "keep the type that came in": ["read(z, n, h, p).float()", "read(z, n, h, p).double()"],
     "anything but cls and avg": [
-        "read(z, n, h, 'cls' if p == 'cls' else 'avg')", "read(z, n, h, {'c': 'cls', 'a': 'avg'}.get(p[:1], p))",
+        "read(z, n, h, 'cls' if p == 'cls' else 'avg')",
+        "read(z, n, h, {'c': 'cls', 'a': 'avg'}.get(p[:1], p))",
         "read(z, n, h, p.strip())",
     ],
     "raises KeyError": 'read(z, n, h, p) if p in ("cls", "avg") else {}[p]',
@@ -377,7 +378,10 @@ class OwnParts(nn.Module):
 
 
 class Written(nn.Module):
-    """Everything by hand: E as the paper writes it, queries, keys and values apart, lists of parts, no blocks."""
+    """Everything by hand: E as the paper writes it, lists of parts, no blocks.
+
+    Queries, keys and values are apart.
+    """
 
     def __init__(self, size, p, c, k, d, depth, heads):
         super().__init__()
@@ -577,7 +581,9 @@ MODEL_WRONG = each(reads, written("x, head", globals(), {
     ),
     # published: nn.Parameter(...).to(device), here an operation of the same effect
     "the positions are not registered":
-        with_part_of("token_embed.pos_embed", lambda m: 0.02 * nn.Parameter(torch.randn(1, m.N + 1, m.D))),
+        with_part_of(
+            "token_embed.pos_embed", lambda m: 0.02 * nn.Parameter(torch.randn(1, m.N + 1, m.D)),
+        ),
     "D numbers are missing": with_part_of("patch_embed.proj.bias", lambda m: None),
     "expanded in forward to the batch size":
         with_part_of("token_embed.cls_token", lambda m: nn.Parameter(torch.zeros(4, 1, m.D))),
@@ -619,10 +625,17 @@ MODEL_WRONG = each(reads, written("x, head", globals(), {
         read=lambda self, z: self.head(self.norm(z).flatten(1)),
     ),
     "the head is a single linear layer, K x D":
-        with_part_of("head", lambda m: nn.Sequential(nn.Linear(m.D, 3 * m.D), nn.Tanh(), nn.Linear(3 * m.D, m.K))),
+        with_part_of(
+            "head",
+            lambda m: nn.Sequential(nn.Linear(m.D, 3 * m.D), nn.Tanh(), nn.Linear(3 * m.D, m.K)),
+        ),
     "one D x D layer too many": with_part_of("pre", lambda m: nn.Linear(m.D, m.D)),
     "the image is cut with":
-        of(embed=lambda self, images: self.token_embed(self.patch_embed.proj(images.view(len(images), self.N, -1)))),
+        of(
+            embed=lambda self, images: self.token_embed(
+                self.patch_embed.proj(images.view(len(images), self.N, -1))
+            )
+        ),
     "rows and columns are swapped": of(embed=lambda self, images: Base.embed(self, images.mT)),
     "but C should come first": cut_as("b c (i p) (j q) -> b (i j) (p q c)"),
     "the patches run from top to bottom first instead of from left to right":
@@ -638,12 +651,25 @@ MODEL_WRONG = each(reads, written("x, head", globals(), {
         with_part("attn.qkv", lambda d, h: nn.Linear(d, 3 * d, bias=False)),
     ],
     "only if queries, keys and values have the same weights": [
-        with_part("attn", attention_cases.of(attention_cases.Separate, mix=lambda self, q, k, v: (q, (q + k) / 2, v))),
-        with_part("attn", attention_cases.of(attention_cases.Separate, mix=lambda self, q, k, v: (q, (k + v) / 2, v))),
+        with_part(
+            "attn",
+            attention_cases.of(
+                attention_cases.Separate, mix=lambda self, q, k, v: (q, (q + k) / 2, v),
+            ),
+        ),
+        with_part(
+            "attn",
+            attention_cases.of(
+                attention_cases.Separate, mix=lambda self, q, k, v: (q, (k + v) / 2, v),
+            ),
+        ),
     ],
     "attention has an output projection": with_part("attn.proj", lambda d, h: nn.Identity()),
     "the MLP is not 4 D wide":
-        [with_part("mlp", lambda d, h: MLP(d, 2 * d)), with_part("mlp", lambda d, h: MLP(d, 3 * d))],
+        [
+            with_part("mlp", lambda d, h: MLP(d, 2 * d)),
+            with_part("mlp", lambda d, h: MLP(d, 3 * d)),
+        ],
     "uses ReLU where":
         of(OwnParts, options={"activation": "relu", "norm_first": True, "batch_first": True}),
     "a norm's eps": of(eps=1e-3),

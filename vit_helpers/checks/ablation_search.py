@@ -158,10 +158,9 @@ def spread(exercise: Exercise, answer: Function) -> None:
     )
     reject_if(max(gaps) < 1.5 * fmean(gaps), "the rates are a regular grid; draw them at random")
     shares = [sum(decade <= x < decade + 1 for x in logs) / 2000 for decade in (-5, -4, -3, -2)]
-    told = ", ".join(f"{share:.2f}" for share in shares)
-    between = (
-        f"from {DECADES[0]:g} to {DECADES[1]:g}, the four powers of ten contain {told} of the rates"
-    )
+    listed = ", ".join(f"{share:.2f}" for share in shares)
+    span = f"from {DECADES[0]:g} to {DECADES[1]:g}"
+    between = f"{span}, the four powers of ten contain {listed} of the rates"
     reject_if(
         shares[3] > 0.8,
         f"uniform, not log-uniform: {between}. The exponent should be uniform, not the rate",
@@ -292,22 +291,22 @@ def first_round(
 def other_rounds(got: list[Any], right: list[Any], candidates: list[Any], *args: Any) -> str:
     """Say what is wrong with the calls of later rounds."""
     for epochs in sorted({e for e, _ in right}):
-        mine, theirs = ([name for e, name in calls if e == epochs] for calls in (got, right))
-        told = (
-            f"of {len(candidates)} candidates, {len(mine)} are trained for {epochs} epochs; "
-            f"it should be {len(theirs)}"
+        names, wanted = ([name for e, name in calls if e == epochs] for calls in (got, right))
+        counts = (
+            f"of {len(candidates)} candidates, {len(names)} are trained for {epochs} epochs; "
+            f"it should be {len(wanted)}"
         )
-        if len(mine) < len(theirs):
+        if len(names) < len(wanted):
             return (
-                f"{told}.{'' if mine else ' Are the epochs doubled?'} Half of "
+                f"{counts}.{'' if names else ' Are the epochs doubled?'} Half of "
                 "an odd number is rounded up"
             )
-        if len(mine) > len(theirs):
-            return f"{told}. Is more than half kept (half of an odd number is rounded up)?"
-        if mine != theirs:
+        if len(names) > len(wanted):
+            return f"{counts}. Is more than half kept (half of an odd number is rounded up)?"
+        if names != wanted:
             return (
-                f"of {len(candidates)} candidates, {', '.join(mine)} go on, "
-                f"but {', '.join(theirs)} have the best scores"
+                f"of {len(candidates)} candidates, {', '.join(names)} go on, "
+                f"but {', '.join(wanted)} have the best scores"
             )
     spent, asked = (sum(e for e, _ in calls) for calls in (got, right))
     return (

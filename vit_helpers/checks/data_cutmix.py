@@ -63,16 +63,16 @@ def cutmix(
 def holes(fill: Function, read: bool = False) -> Function:
     """Make wrong images, one after the other.
 
-    fill: fill(hole, partner, the place of the hole)
+    fill: fill(hole, partner, the region of the hole)
     read: partners that are cut already
     """
 
     def answer(x: Tensor, b: Tensor, p: Tensor) -> Tensor:
         new = x.clone()
         for i, (left, top, width, height) in enumerate(b.tolist()):
-            place = (slice(None), slice(top, top + height), slice(left, left + width))
-            if new[i][place].numel():
-                new[i][place] = fill(new[i][place], (new if read else x)[p[i]], place)
+            region = (slice(None), slice(top, top + height), slice(left, left + width))
+            if new[i][region].numel():
+                new[i][region] = fill(new[i][region], (new if read else x)[p[i]], region)
         return new
 
     return answer

@@ -32,14 +32,14 @@ LINED_UP = "Torch lines axes up from the last one: "
 def partly(got: Tensor, right: Tensor, x: Tensor) -> str | None:
     """Say which images or channels were left out, where the others are right; else None."""
     for name, axis in (("image", 0), ("channel", 1)):
-        out = [
+        wrong = [
             i for i in range(x.shape[axis]) if not same(got.select(axis, i), right.select(axis, i))
         ]
-        for message, kept in (("unchanged", x), ("black", torch.zeros_like(x))):
-            if len(out) < x.shape[axis] and all(
-                same(got.select(axis, i), kept.select(axis, i)) for i in out
+        for message, other in (("unchanged", x), ("black", torch.zeros_like(x))):
+            if len(wrong) < x.shape[axis] and all(
+                same(got.select(axis, i), other.select(axis, i)) for i in wrong
             ):
-                numbers = ", ".join(map(str, out))
+                numbers = ", ".join(map(str, wrong))
                 return (
                     f"{message}: {name} {numbers}; the others are right. "
                     "Does a loop skip something?"

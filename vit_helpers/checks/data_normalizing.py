@@ -77,19 +77,16 @@ def as_line(
     c = next(c for c in range(x.shape[1]) if not same(got[:, c], right[:, c]))
     if message := partly(got, right, x):
         return message
-    if found := line(got[:, c], x[:, c]):
-        pairs = (
-            (written(*found, digits), written(mean[c], std[c], digits)) for digits in range(3, 18)
-        )
-        mine, wanted = next(
-            (pair for pair in pairs if pair[0] != pair[1]),
-            ("something else", written(mean[c], std[c])),
-        )
-        return f"channel {c} becomes {mine}; it should become {wanted}"
+    if numbers := line(got[:, c], x[:, c]):
+        for digits in range(3, 18):
+            formula, wanted = written(*numbers, digits), written(mean[c], std[c], digits)
+            if formula != wanted:
+                return f"channel {c} becomes {formula}; it should become {wanted}"
+        return f"channel {c} becomes something else; it should become {written(mean[c], std[c])}"
     at = (got[:, c] - right[:, c]).abs().nan_to_num(9).argmax()
-    one, mine, wanted = (f"{t[:, c].flatten()[at].item():.3g}" for t in (x, got, right))
+    pixel, result, wanted = (f"{t[:, c].flatten()[at].item():.3g}" for t in (x, got, right))
     return (
-        f"a pixel of {one} in channel {c} becomes {mine}; it should become "
+        f"a pixel of {pixel} in channel {c} becomes {result}; it should become "
         f"{written(mean[c], std[c])} = {wanted}"
     )
 
@@ -243,15 +240,14 @@ def sources(part: int, got: Tensor, right: Tensor, a: Tensor, b: Tensor) -> str:
     std |= {f"{more} deviations": (std_of(a) + std_of(b)) / 2, "1": torch.ones(1)}
     std["the square of the training split's, its variance"] = std_of(a) ** 2
     named = []
-    for numbers, known in zip(
-        map(torch.tensor, zip(*lines, strict=True)), (mean, std), strict=True
-    ):
-        found = (
-            message
-            for message, those in known.items()
-            if torch.allclose(those.flatten().float(), numbers, atol=1e-3)
-        )
-        named.append(next(found, f"another number ({numbers[0]:.3g} in channel 0)"))
+    for numbers, known in zip(zip(*lines, strict=True), (mean, std), strict=True):
+        channels = torch.tensor(numbers)
+        for message, values in known.items():
+            if torch.allclose(values.flatten().float(), channels, atol=1e-3):
+                named.append(message)
+                break
+        else:
+            named.append(f"another number ({channels[0]:.3g} in channel 0)")
     return (
         f"the {name} split is normalized, but the mean is {named[0]}, "
         f"and std is {named[1]}; {OF_TRAINING}"

@@ -82,9 +82,9 @@ def affine(module: nn.Module) -> Iterator[tuple[Tensor, Tensor]]:
 
 def mlp_readings(module: nn.Module, dim: int, hidden: int) -> Iterator[Reading]:
     """Yield every way to read two layers of these widths: w1, b1, w2, b2."""
-    for one, two in permutations(affine(module), 2):
-        if one[0].shape == (hidden, dim) and two[0].shape == (dim, hidden):
-            yield *one, *two
+    for first, second in permutations(affine(module), 2):
+        if first[0].shape == (hidden, dim) and second[0].shape == (dim, hidden):
+            yield *first, *second
 
 
 def tokens_alone(exercise: ModuleExercise, answer: Function) -> None:

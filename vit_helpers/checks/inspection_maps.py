@@ -24,7 +24,7 @@ def some_weights(*shape: int) -> Tensor:
 # Compared with a box
 
 
-Place = tuple[int, int, int, int]  # left, top, width, height
+Region = tuple[int, int, int, int]  # left, top, width, height
 
 
 def pixels(picture: Tensor, P: int) -> Tensor:
@@ -38,28 +38,28 @@ def within(box: Function, of: Function = pixels) -> Function:
     box: (left, top, width, height, patch side) -> top, bottom, left, right
     """
 
-    def answer(picture: Tensor, place: Place, P: int) -> float:
-        top, bottom, left, right = box(*place, P)
+    def answer(picture: Tensor, region: Region, P: int) -> float:
+        top, bottom, left, right = box(*region, P)
         numbers = of(picture, P)
         return (numbers[top:bottom, left:right].sum() / numbers.sum()).item()
 
     return answer
 
 
-def edges(left: int, top: int, width: int, height: int, P: int) -> Place:
+def edges(left: int, top: int, width: int, height: int, P: int) -> Region:
     """Return the right box."""
     return top, top + height, left, left + width
 
 
-def inside(picture: Tensor, place: Place, P: int) -> Tensor:
+def inside(picture: Tensor, region: Region, P: int) -> Tensor:
     """Return the pixels of a place."""
-    top, bottom, left, right = edges(*place, P)
+    top, bottom, left, right = edges(*region, P)
     return pixels(picture, P)[top:bottom, left:right]
 
 
-def a_map(values: Tensor, place: Place, said: str) -> Case:
+def a_map(values: Tensor, region: Region, description: str) -> Case:
     """Make a map in patches of 4 pixels, brighter or darker at every call."""
-    return Case(lambda: (values * (torch.rand(1) + 0.5), place, 4), f"for a map {said}")
+    return Case(lambda: (values * (torch.rand(1) + 0.5), region, 4), f"for a map {description}")
 
 
 def spots(found: dict[tuple[int, int], float]) -> Tensor:
@@ -75,33 +75,35 @@ def plain(answer: Function, *args: Any) -> dict[str, Any]:
 
 FRACTION_INSIDE = Exercise(
     name="fraction_inside",
-    reference=lambda picture, place, P: (
-        fraction_inside(picture[None], torch.tensor([place]), P)[0].item()
+    reference=lambda picture, region, P: (
+        fraction_inside(picture[None], torch.tensor([region]), P)[0].item()
     ),
     outcome=Outcome(observe=plain),
     wording=Wording(
-        when=lambda picture, place, P: f"for the box {place} and patches of {P} pixels",
+        when=lambda picture, region, P: f"for the box {region} and patches of {P} pixels",
         says="returns {got:.3f} {when}; it should give {right:.3f}: {message}",
         kind="a number from 0 to 1",
         unknown="add up the pixels inside the box and divide by the sum of all pixels",
     ),
     ideas={
         "a map that is inside the box partly, wholly, and not at all": [
-            a_map(spots(found), (4, 4, 8, 8), f"that is inside the box {said}")
-            for said, found in {
+            a_map(spots(values), (4, 4, 8, 8), f"that is inside the box {where}")
+            for where, values in {
                 "with three quarters of its sum":
                     {(1, 1): 3.0, (0, 3): 1.0}, "wholly": {(1, 1): 2.0}, "not at all": {(2, 3): 2.0}
             }.items()
         ],
         "a uniform map has the box's share of the image": [
             a_map(
-                torch.ones(3, 4), place, f"that is uniform, of 16 x 12 pixels, and the box {place}"
+                torch.ones(3, 4),
+                region,
+                f"that is uniform, of 16 x 12 pixels, and the box {region}",
             )
-            for place in [(4, 0, 8, 4), (0, 4, 4, 8)]
+            for region in [(4, 0, 8, 4), (0, 4, 4, 8)]
         ],
         "patches that are cut by the edge count by their part inside": [
-            Case(partial(lambda *place_and_side: (some_weights(3, 4), *place_and_side), place, P))
-            for place, P in [((3, 1, 7, 5), 4), ((1, 2, 12, 9), 4), ((5, 0, 3, 6), 2)]
+            Case(partial(lambda *place_and_side: (some_weights(3, 4), *place_and_side), region, P))
+            for region, P in [((3, 1, 7, 5), 4), ((1, 2, 12, 9), 4), ((5, 0, 3, 6), 2)]
         ],
     },
     mistakes={
@@ -129,17 +131,18 @@ FRACTION_INSIDE = Exercise(
                 of=lambda m, P: m,
             ),
         "this is the sum inside the box, not its fraction of the whole map":
-            lambda m, place, P: inside(m, place, P).sum().item(),
+            lambda m, region, P: inside(m, region, P).sum().item(),
         "this is a sum of pixels divided by a sum of patches, "
         "P * P times too large: divide pixels by pixels":
-            lambda m, place, P: (inside(m, place, P).sum() / m.sum()).item(),
+            lambda m, region, P: (inside(m, region, P).sum() / m.sum()).item(),
         "this is the mean inside the box, not the fraction":
-            lambda m, place, P: inside(m, place, P).mean().item(),
-        "this is the fraction outside the box": lambda m, place, P: 1 - within(edges)(m, place, P),
+            lambda m, region, P: inside(m, region, P).mean().item(),
+        "this is the fraction outside the box":
+            lambda m, region, P: 1 - within(edges)(m, region, P),
         "this is the box's fraction of the area, whatever the map contains":
-            lambda m, place, P: place[2] * place[3] / pixels(m, P).numel(),
+            lambda m, region, P: region[2] * region[3] / pixels(m, P).numel(),
         "this is the largest value inside the box, divided by the largest of all":
-            lambda m, place, P: (inside(m, place, P).amax() / m.max()).item(),
+            lambda m, region, P: (inside(m, region, P).amax() / m.max()).item(),
     },
 )  # fmt: skip
 check_fraction_inside = FRACTION_INSIDE.check

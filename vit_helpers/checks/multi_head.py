@@ -37,9 +37,9 @@ def readings(module: nn.Module, dim: int, heads: int) -> Iterator[Reading]:
 
     The equations give no order for the 3D rows, so any of the axes q/k/v, h and d may come first.
     """
-    found, sizes = list(layers(module)), {"k": 3, "h": heads, "d": dim // heads}
-    maps = [(weight, bias) for weight, bias in found if bias is not None]
-    if len(maps) < len(found):
+    linears, sizes = list(layers(module)), {"k": 3, "h": heads, "d": dim // heads}
+    maps = [(weight, bias) for weight, bias in linears if bias is not None]
+    if len(maps) < len(linears):
         return
     for i, (weight, bias) in enumerate(maps):
         rest = [pair for j, pair in enumerate(maps) if j != i]
@@ -50,11 +50,11 @@ def readings(module: nn.Module, dim: int, heads: int) -> Iterator[Reading]:
         w, b = (torch.cat(parts) for parts in zip(*rest, strict=True))
         for order in permutations("khd"):
             axes = [order.index(name) for name in "khd"]
-            one, two = (rows.unflatten(0, [sizes[name] for name in order]) for rows in (w, b))
+            all_w, all_b = (rows.unflatten(0, [sizes[name] for name in order]) for rows in (w, b))
             for roles in permutations(range(3)):
                 yield (
-                    one.permute(*axes, 3)[list(roles)],
-                    two.permute(axes)[list(roles)],
+                    all_w.permute(*axes, 3)[list(roles)],
+                    all_b.permute(axes)[list(roles)],
                     weight,
                     bias,
                 )

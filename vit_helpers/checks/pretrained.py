@@ -206,9 +206,9 @@ def probed(answer: Function, start: ViT, K: int, images: Tensor, part: str) -> d
             not hasattr(got, "forward_features"),
             "gives another kind of model; keep the ViT and change its head",
         )
-        kept = same(got.eval().forward_features(images), start.forward_features(images))
+        unchanged = same(got.eval().forward_features(images), start.forward_features(images))
         reject_if(
-            not kept,
+            not unchanged,
             "gives different features from before: "
             "was a new model created without the old weights?",
         )

@@ -114,8 +114,8 @@ def listed(answer: Function, lr: float, decay: float, depth: int) -> dict[str, l
 
 def other_rates(got: list[Any], right: list[Any], *args: Any) -> str:
     """Write the message about rates that no known mistake gives."""
-    mine, theirs = (", ".join(f"{x:.4g}" for x in rates) for rates in (got, right))
-    return f"gives {mine}; it should give {theirs}"
+    rates, wanted = (", ".join(f"{x:.4g}" for x in row) for row in (got, right))
+    return f"gives {rates}; it should give {wanted}"
 
 
 RATES = Exercise(

@@ -77,8 +77,8 @@ def registered(exercise: ModuleExercise, answer: Function, several: str = "") ->
     """
     for sizes, shape in exercise.cases:
         module, _ = modules.made(answer, sizes, shape)
-        mine, wanted = learned(module), sum(learned(exercise.module(*sizes)))
-        got, total = sum(mine), sum(p.numel() for p in module.parameters())
+        counts, wanted = learned(module), sum(learned(exercise.module(*sizes)))
+        got, total = sum(counts), sum(p.numel() for p in module.parameters())
         frozen = (
             f"has parameters with requires_grad=False ({total - got} numbers): "
             "let them learn, or remove them"
@@ -86,11 +86,13 @@ def registered(exercise: ModuleExercise, answer: Function, several: str = "") ->
         reject_if(total > got, frozen)
         if got == wanted:
             continue
-        known = {message: sorted(theirs(*sizes)) for message, theirs in exercise.structures.items()}
-        known = {message: theirs for message, theirs in known.items() if sum(theirs) == got}
+        known = {}
+        for message, structure in exercise.structures.items():
+            if sum(structure(*sizes)) == got:
+                known[message] = sorted(structure(*sizes))
         message = min(
             known,
-            key=lambda message: known[message] != mine,
+            key=lambda message: known[message] != counts,
             default=several if got % wanted == 0 else "",
         )
         reject_if(
@@ -160,24 +162,24 @@ def projection_readings(
 def linear(exercise: ModuleExercise, answer: Function) -> None:
     """Raise Mistake unless a module is linear in the pixels, and images do not mix."""
     for sizes, shape in exercise.cases:
-        module, one = modules.made(answer, sizes, shape, torch.float64)
-        two = torch.randn_like(one)
+        module, x = modules.made(answer, sizes, shape, torch.float64)
+        y = torch.randn_like(x)
         with torch.no_grad():
             zero = modules.output(
                 module,
-                torch.zeros_like(one),
+                torch.zeros_like(x),
                 "for images",
-                modules.right_shape(exercise, sizes, one),
+                modules.right_shape(exercise, sizes, x),
             )
-            straight = alike(module(one) + module(two) - zero, module(one + two))
-            alone = torch.cat([module(image[None]) for image in one])
+            straight = alike(module(x) + module(y) - zero, module(x + y))
+            alone = torch.cat([module(image[None]) for image in x])
             bent = (
                 "is not linear in the pixels: "
                 "the projection should have no activation, norm or dropout"
             )
             reject_if(not straight, bent)
             mixed = "an image gets different tokens alone and in a batch: images must not mix"
-            reject_if(not alike(alone, module(one)), mixed)
+            reject_if(not alike(alone, module(x)), mixed)
 
 
 def alike(got: Tensor, wanted: Tensor) -> bool:

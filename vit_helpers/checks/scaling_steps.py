@@ -217,8 +217,8 @@ def multiple(got: Tensor, of: Tensor) -> float:
 def other_gradient(got: Tensor, right: Tensor, *args: Any) -> str:
     """Write the message about a gradient that no known mistake gives."""
     for message, wrong in LOST.items():
-        theirs = ACCUMULATE.tried(wrong, args)
-        if theirs and multiple(got, theirs["gradient"]):
+        result = ACCUMULATE.tried(wrong, args)
+        if result and multiple(got, result["gradient"]):
             return message
     if factor := multiple(got, right):
         return f"the gradient is {factor:.3g} times what it should be: {WEIGH}"

@@ -159,32 +159,27 @@ def odd_shares(
     """Say what is odd about a rise or fall that no mistake of the table leads to, or None."""
     early = torch.tensor(steps) < warmup
     rise = steps[first_wrong(got, right)] < warmup
-    mine, wanted = got[early == rise], right[early == rise]
-    factor = mine[-1] / wanted[-1]
-    if (
-        rise
-        and factor > 0
-        and (total, warmup) == SIZES[0]
-        and torch.allclose(mine, factor * wanted)
-    ):
-        message = (
-            "percent" if torch.isclose(factor, torch.tensor(100.0)) else "the learning rate itself"
-        )
+    shares, wanted = got[early == rise], right[early == rise]
+    factor = shares[-1] / wanted[-1]
+    multiple = factor > 0 and torch.allclose(shares, factor * wanted)
+    if rise and multiple and (total, warmup) == SIZES[0]:
+        percent = torch.isclose(factor, torch.tensor(100.0))
+        unit = "percent" if percent else "the learning rate itself"
         return (
-            f"that is {factor:.3g} times as much: "
-            f"is it {message}? Return a factor, which is at most 1"
+            f"that is {factor:.3g} times as much: is it {unit}? Return a factor, which is at most 1"
         )
-    found = {
-        "a factor should be between 0 and 1": mine.min() < -1e-6 or mine.max() > 1 + 1e-6,
-        f"the factor jumps from 1 to {mine[0]:.3g} at the end of the warm-up, "
-        "but the fall should begin at 1": not rise and mine[0] < 0.9,
-        "the factor rises again during the fall, but half a cosine only falls": not rise
-        and (mine.diff() > 1e-6).any(),
-        f"the fall ends at {mine[-1]:.3g}; it should end at {wanted[-1]:.3g}": not rise
-        and mine[-1] > wanted[-1] + 0.01,
-        "is it rounded?": rounded(mine, wanted),
-    }
-    return next((message for message, holds in found.items() if holds), None)
+    if shares.min() < -1e-6 or shares.max() > 1 + 1e-6:
+        return "a factor should be between 0 and 1"
+    if not rise and shares[0] < 0.9:
+        return (
+            f"the factor jumps from 1 to {shares[0]:.3g} at the end of the warm-up, "
+            "but the fall should begin at 1"
+        )
+    if not rise and (shares.diff() > 1e-6).any():
+        return "the factor rises again during the fall, but half a cosine only falls"
+    if not rise and shares[-1] > wanted[-1] + 0.01:
+        return f"the fall ends at {shares[-1]:.3g}; it should end at {wanted[-1]:.3g}"
+    return "is it rounded?" if rounded(shares, wanted) else None
 
 
 def other_shares(got: Tensor, right: Tensor, total: int, warmup: int, steps: Sequence[int]) -> str:

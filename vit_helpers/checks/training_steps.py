@@ -83,7 +83,8 @@ def scaled(model: nn.Module, optimizer: Any, max_norm: float, power: int = 1) ->
     """
     length = length_of([p.grad for p in model.parameters()]) ** power
     for parameter in model.parameters():
-        parameter.grad *= max_norm / length
+        if parameter.grad is not None:
+            parameter.grad.mul_(max_norm / length)
 
 
 # Whole answers, right and wrong

@@ -233,7 +233,7 @@ PARTS: dict[str, Callable[[Any], Shapes]] = {
 }  # fmt: skip
 
 
-def told_by_parts(
+def message_for_shapes(
     lacks: Counter[tuple[int, ...]], more: Counter[tuple[int, ...]], sizes: tuple[int, ...]
 ) -> str:
     """Write the message for the shapes that a model lacks and has too many.

@@ -19,7 +19,7 @@ from vit_helpers.checks.engine.compare import (
 from vit_helpers.checks.engine.modules import ModuleExercise, Sizes, apart, build, made, output
 from vit_helpers.checks.engine.report import Function, Mistake, first_line, reject_if
 from vit_helpers.checks.engine.traces import ask
-from vit_helpers.checks.vit_mistakes import PASSES, Right, passed, told_by_parts, with_stage
+from vit_helpers.checks.vit_mistakes import PASSES, Right, message_for_shapes, passed, with_stage
 
 # image_size, patch_size, in_chans, num_classes, embed_dim, depth, num_heads
 # every shape among them is its own
@@ -57,8 +57,8 @@ def pieces(model: nn.Module, sizes: Sizes) -> int:
     They are 3 D if one layer makes all, D for three layers, D / h for heads.
     """
     *_, D, _, heads = sizes
-    found = {shape_of(p, sizes) for p in learned(model)}
-    return next((rows for rows in (3 * D, D // heads) if (rows, D) in found), D)
+    shapes = {shape_of(p, sizes) for p in learned(model)}
+    return next((rows for rows in (3 * D, D // heads) if (rows, D) in shapes), D)
 
 
 def parts(model: nn.Module, sizes: Sizes) -> Counter[Sizes]:
@@ -67,11 +67,11 @@ def parts(model: nn.Module, sizes: Sizes) -> Counter[Sizes]:
     Queries, keys and values count as layers of D x D.
     """
     *_, D, _, heads = sizes
-    found = Counter(shape_of(p, sizes) for p in learned(model))
+    counts = Counter(shape_of(p, sizes) for p in learned(model))
     for width in ((D,), ()):
-        rows = sum(n * found.pop((n, *width), 0) for n in {3 * D, D, D // heads})
-        found[D, *width] = rows // D
-    return +found
+        rows = sum(n * counts.pop((n, *width), 0) for n in {3 * D, D, D // heads})
+        counts[D, *width] = rows // D
+    return +counts
 
 
 def fill(model: nn.Module, table: dict[Any, Tensor], sizes: Sizes) -> nn.Module:
@@ -100,17 +100,17 @@ def twins(
     Blocks differ from each other, and a norm's weight from its bias, if it is clear which
     parameter is which.
     """
-    mine, (*_, D, L, _) = build(answer, *sizes).to(dtype), sizes
-    found, rows = Counter(shape_of(p, sizes) for p in learned(mine)), pieces(mine, sizes)
+    model, (*_, D, L, _) = build(answer, *sizes).to(dtype), sizes
+    counts, rows = Counter(shape_of(p, sizes) for p in learned(model)), pieces(model, sizes)
     table: dict[Any, Tensor] = {}
-    for shape in sorted({shape_of(p, sizes) for p in Right(*sizes).parameters()} | set(found)):
-        numbers = torch.randn(L if found[shape] == L else 1, *shape, dtype=dtype)
+    for shape in sorted({shape_of(p, sizes) for p in Right(*sizes).parameters()} | set(counts)):
+        numbers = torch.randn(L if counts[shape] == L else 1, *shape, dtype=dtype)
         table[shape] = 0.5 + 0.5 * numbers if len(shape) == 1 else numbers * 1.2 * shape[-1] ** -0.5
-    if sum(isinstance(m, nn.LayerNorm) for m in mine.modules()) == 2 * L + 1:
+    if sum(isinstance(m, nn.LayerNorm) for m in model.modules()) == 2 * L + 1:
         table["norm"] = 0.5 + 0.5 * torch.randn(1, D, dtype=dtype)
     for width in ((D,), ()) if rows < 3 * D else ():
         table[3 * D, *width] = torch.cat([table[rows, *width]] * (3 * D // rows), dim=1)
-    return fill(mine, table, sizes), fill(Right(*sizes).to(dtype), table, sizes)
+    return fill(model, table, sizes), fill(Right(*sizes).to(dtype), table, sizes)
 
 
 def each_eps(right: Any) -> Iterator[Any]:
@@ -176,19 +176,20 @@ def registered(exercise: ModuleExercise, answer: Function) -> None:
     """Raise Mistake unless a model has the parameters of a ViT, in whatever layers."""
     for sizes in SIZES:
         model = build(answer, *sizes)
-        found, wanted = parts(model, sizes), parts(Right(*sizes), sizes)
-        if found == wanted:
+        counts, wanted = parts(model, sizes), parts(Right(*sizes), sizes)
+        if counts == wanted:
             continue
-        lacks, more = wanted - found, found - wanted
-        near = told_by_parts(lacks, more, sizes)
+        lacking, surplus = wanted - counts, counts - wanted
+        known = message_for_shapes(lacking, surplus, sizes)
         count = sum(p.numel() for p in model.parameters())
-        reject_if(near, f"{type(model).__name__} has {count:,} parameters: {near}")
-        turned = Counter({shape[::-1]: n for shape, n in more.items()}) == lacks
+        reject_if(known, f"{type(model).__name__} has {count:,} parameters: {known}")
+        turned = Counter({shape[::-1]: n for shape, n in surplus.items()}) == lacking
         way_out = "; store a weight as nn.Linear does, (out, in)" if turned else ""
         raise Mistake(
             f"doesn't have the parameters of a ViT with D = {sizes[4]}, "
             f"L = {sizes[5]}, K = {sizes[3]}: "
-            f"it lacks shapes {list(lacks) or 'none'}, has {list(more) or 'none'} too many{way_out}"
+            f"it lacks shapes {list(lacking) or 'none'}, "
+            f"has {list(surplus) or 'none'} too many{way_out}"
         )
 
 
@@ -224,14 +225,14 @@ def equal_to(model: nn.Module, right: Any, images: Tensor, sizes: Sizes) -> Any:
     raises: Mistake with the reason if there is none
     """
     got, wanted = logits(model, images, sizes), []
-    for one in each_eps(right):
-        wanted.append(one(images).detach())
+    for candidate in each_eps(right):
+        wanted.append(candidate(images).detach())
         if close(got, wanted[-1]):
-            return one
+            return candidate
     for stage, wrongs in PASSES.items():
         for message, wrong in wrongs.items():
-            for one, numbers in zip(each_eps(right), wanted, strict=True):
-                if not same(got, guess := passed(one, images, **{stage: wrong}), atol=0.1):
+            for candidate, numbers in zip(each_eps(right), wanted, strict=True):
+                if not same(got, guess := passed(candidate, images, **{stage: wrong}), atol=0.1):
                     break  # another eps moves no logit that far
                 reject_if(not close(guess, numbers) and close(got, guess), message)
     if images.dtype == torch.float64 and same(got, wanted[0], atol=1e-3):
@@ -253,9 +254,9 @@ def right_numbers(exercise: ModuleExercise, answer: Function) -> None:
             (False, torch.float32, 1),
             (True, torch.float64, 6),
         ):
-            mine, right = twins(answer, sizes, dtype)
+            model, right = twins(answer, sizes, dtype)
             equal_to(
-                mine.train(training),
+                model.train(training),
                 right.train(training),
                 size * images_for(sizes, dtype=dtype),
                 sizes,
@@ -263,52 +264,51 @@ def right_numbers(exercise: ModuleExercise, answer: Function) -> None:
 
 
 def orders(
-    found: list[Tensor], depth: int, rows: int, sizes: Sizes
+    layers: list[Tensor], depth: int, rows: int, sizes: Sizes
 ) -> Iterator[list[list[Tensor]]]:
     """Yield every way to read layers as queries, keys and values, by block.
 
     The output projection is among them where it has their shape.
     """
     *_, D, _, heads = sizes
-    n, L = len(found) // depth, range(depth)
-    found_by_block = [[found[i * n : (i + 1) * n] for i in L], [found[i::depth] for i in L]]
-    if (
-        rows == D
-    ):  # the output projections may be in a list of their own, behind the others or before
-        found_by_block += [[[*found[3 * i : 3 * i + 3], found[3 * depth + i]] for i in L]]
-        found_by_block += [[[*found[depth + 3 * i : depth + 3 * i + 3], found[i]] for i in L]]
-    for by_block in found_by_block:
+    n, L = len(layers) // depth, range(depth)
+    layers_by_block = [[layers[i * n : (i + 1) * n] for i in L], [layers[i::depth] for i in L]]
+    if rows == D:
+        # the output projections may be in a list of their own, behind the others or before
+        layers_by_block += [[[*layers[3 * i : 3 * i + 3], layers[3 * depth + i]] for i in L]]
+        layers_by_block += [[[*layers[depth + 3 * i : depth + 3 * i + 3], layers[i]] for i in L]]
+    for blocks in layers_by_block:
         roles = n if rows == D else 3
         for order in permutations(range(roles)):
             if rows == D:
-                yield [[block[i] for i in order] for block in by_block]
+                yield [[block[i] for i in order] for block in blocks]
             else:
-                yield [[torch.cat(block[i::3]) for i in order] for block in by_block]
+                yield [[torch.cat(block[i::3]) for i in order] for block in blocks]
                 yield [
                     [torch.cat(block[i * heads : (i + 1) * heads]) for i in order]
-                    for block in by_block
+                    for block in blocks
                 ]
 
 
 def three_layers(exercise: ModuleExercise, answer: Function) -> None:
     """Raise Mistake if queries, keys and values have layers of their own that share a use."""
     *_, D, L, _ = sizes = SIZES[0]
-    mine, right = twins(answer, sizes)
-    images, rows = images_for(sizes), pieces(mine, sizes)
-    one = equal_to(mine, right, images, sizes)
+    model, right = twins(answer, sizes)
+    images, rows = images_for(sizes), pieces(model, sizes)
+    candidate = equal_to(model, right, images, sizes)
     if rows == 3 * D:
         return
-    found = [p for p in learned(mine) if shape_of(p, sizes) == (rows, D)]
+    layers = [p for p in learned(model) if shape_of(p, sizes) == (rows, D)]
     with torch.no_grad():
-        for p in found:
+        for p in layers:
             p.copy_(torch.randn(p.shape) * 1.2 * D**-0.5)
-        got = logits(mine, images, sizes)
-        for blocks in orders([p.reshape(rows, D) for p in found], L, rows, sizes):
-            for block, (q, k, v, *out) in zip(one.blocks, blocks, strict=True):
+        got = logits(model, images, sizes)
+        for weights in orders([p.reshape(rows, D) for p in layers], L, rows, sizes):
+            for block, (q, k, v, *out) in zip(candidate.weights, weights, strict=True):
                 block.attn.qkv.weight.copy_(torch.cat([q, k, v]))
                 for weight in out:
                     block.attn.proj.weight.copy_(weight)
-            if close(got, one(images)):
+            if close(got, candidate(images)):
                 return
     raise Mistake(
         "right only if queries, keys and values have the same weights, "
@@ -323,7 +323,7 @@ def summed(model: nn.Module, images: Tensor, sizes: Sizes, rows: int) -> dict[Si
     """
     sums: dict[Sizes, Tensor] = {}
     for p, slope in zip(learned(model), gradients(model(images), learned(model)), strict=True):
-        assert slope is not None  # it was looked at before
+        assert slope is not None  # every parameter was seen to have one
         shape = shape_of(p, sizes)
         flat = [n for n in p.shape if n > 1] or [1]
         slope = slope.reshape(shape) if flat[0] == shape[0] else slope.reshape(shape[::-1]).T
@@ -336,24 +336,24 @@ def summed(model: nn.Module, images: Tensor, sizes: Sizes, rows: int) -> dict[Si
 def every_gradient(exercise: ModuleExercise, answer: Function) -> None:
     """Raise Mistake unless images and all parameters get the right gradient."""
     for sizes in SIZES:
-        mine, right = twins(answer, sizes)
+        model, right = twins(answer, sizes)
         images = images_for(sizes).requires_grad_()
-        one = equal_to(mine, right, images.detach(), sizes)
-        names = [name for name, p in mine.named_parameters() if p.requires_grad]
-        entered, *found = gradients(mine(images), [images, *learned(mine)])
-        lost = [name for name, slope in zip(names, found, strict=True) if slope is None]
+        candidate = equal_to(model, right, images.detach(), sizes)
+        names = [name for name, p in model.named_parameters() if p.requires_grad]
+        slope_of_images, *slopes = gradients(model(images), [images, *learned(model)])
+        lost = [name for name, slope in zip(names, slopes, strict=True) if slope is None]
         reject_if(lost == names, NO_GRADIENT)
         reject_if(lost, f"no gradient reaches {', '.join(lost[:4])}: is it used and not detached?")
-        reject_if(entered is None, NO_GRADIENT)
-        wrong = not same(entered, gradients(one(images), [images])[0], atol=1e-4)
+        reject_if(slope_of_images is None, NO_GRADIENT)
+        wrong = not same(slope_of_images, gradients(candidate(images), [images])[0], atol=1e-4)
         reject_if(wrong, "gives the right numbers, but the wrong gradient")
-        rows = pieces(mine, sizes)
-        got, wanted = (summed(model, images, sizes, rows) for model in (mine, one))
+        rows = pieces(model, sizes)
+        got, wanted = (summed(m, images, sizes, rows) for m in (model, candidate))
         off = [shape for shape in got if not same(got[shape], wanted[shape], atol=1e-3)]
         reject_if(
             off, f"gives the right logits, but parameters of shape {off} get the wrong gradient"
         )
-    expect_anywhere(mine, one, images)
+    expect_anywhere(model, candidate, images)
 
 
 VIT = ModuleExercise(

@@ -1,8 +1,11 @@
-"""Data sets by name, in three splits: handwritten digits, photos, downloads, and your own folder of images.
+"""Data sets by name, in three splits: digits, photos, downloads, and your own folder of images.
 
-splits.py: what a data set is; digits.py, downloads.py, folders.py: where data sets come from; registry.py: `load`;
-images.py: one image file; reading.py: many, by threads, and their cache;
-augment.py: random changes to images; shards.py and stream.py: data sets larger than memory, written to disk and read back
+splits.py                            what a data set is
+digits.py, downloads.py, folders.py  where data sets come from
+registry.py                          `load`, and what each of them can do
+images.py, reading.py, cache.py      an image file; many, each read once; what they were decoded to
+augment.py                           random changes to images
+shards.py, stream.py                 data larger than memory, written to the disk and read back
 """
 
 from vit_helpers.data.augment import random_affine

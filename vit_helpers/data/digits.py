@@ -20,7 +20,7 @@ CLASS_NAMES = tuple("0123456789")
 
 
 def every_digit() -> Split:
-    """Load all digits in scikit-learn's order, in which those of the same sheet follow each other."""
+    """Load all digits in scikit-learn's order: those of the same sheet follow each other."""
     from sklearn.datasets import load_digits
 
     raw = load_digits()
@@ -29,7 +29,10 @@ def every_digit() -> Split:
 
 
 def digits() -> Data:
-    """Load 1,797 handwritten digits, 8 x 8 gray: 1,257 for training, 180 for validation, 360 for the test."""
+    """Load 1,797 handwritten digits, 8 x 8 gray.
+
+    1,257 for training, 180 for validation, 360 for the test
+    """
     all_digits = every_digit()
     rows = split_rows(len(all_digits), DIGITS_TEST, DIGITS_VALIDATION)
     test, validation, train = (subset(all_digits, part) for part in rows)
@@ -48,7 +51,8 @@ def scattered_digits(
     clutter   : the number of pieces, half as wide as the digit, that are cut from other digits and
                 scattered around
     seed      : the same one gives the same images, and a larger n only appends more
-    raises    : ValueError if the digit does not fit, or if there are too few images for three splits
+    raises    : ValueError if the digit does not fit, or if there are too few images for three
+                splits
 
     >>> data = scattered_digits(n=20)
     >>> data.train.images.shape, data.train.boxes.shape, len(data.test)

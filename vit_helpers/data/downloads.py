@@ -27,7 +27,10 @@ VALIDATION = 5000  # training images of Fashion-MNIST and CIFAR-10 that are held
 
 
 class DownloadError(OSError):
-    """A file could not be downloaded; the message says what was tried, and how to put the file there by hand"""
+    """A file could not be downloaded.
+
+    The message says what was tried, and how to put the file there by hand.
+    """
 
 
 def is_downloaded(name: str) -> bool:
@@ -67,12 +70,12 @@ def cifar10() -> Data:
     if not (root / CIFAR10.base_folder).is_dir():  # where torchvision unpacks it
         archive = fetch(source["url"], root / CIFAR10.filename, source["sha256"])
         root = unpack(archive, root / "cifar10")
-    train, test = CIFAR10(root, train=True), CIFAR10(root, train=False)
-    splits = [
-        Split(torch.tensor(files.data).permute(0, 3, 1, 2) / 255, torch.tensor(files.targets))
-        for files in (train, test)
-    ]
-    return with_validation("cifar10", *splits, train.classes)
+    files = CIFAR10(root, train=True), CIFAR10(root, train=False)
+    train, test = (
+        Split(torch.tensor(file.data).permute(0, 3, 1, 2) / 255, torch.tensor(file.targets))
+        for file in files
+    )
+    return with_validation("cifar10", train, test, files[0].classes)
 
 
 def pizza_steak_sushi(image_size: int = 64) -> Data:
@@ -139,7 +142,7 @@ def fetch(url: str, path: str | Path, sha256: str, timeout: float = 20, tries: i
 
 
 def unpack(archive: Path, folder: Path) -> Path:
-    """Unpack an archive of `fetch`, whose sha256 is known, into a new folder, unless there is one."""
+    """Unpack an archive whose sha256 is known into a new folder, unless there is one."""
     if folder.is_dir():
         return folder
     try:

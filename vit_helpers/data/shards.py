@@ -96,8 +96,8 @@ def write_shards(data: Data, folder: str | Path, per_shard: int = 1000) -> Path:
         write_index(
             new,
             entries,
-            data.image_size,
             name=data.name,
+            image_size=data.image_size,
             class_names=data.class_names,
             mean=data.mean,
             std=data.std,
@@ -155,8 +155,8 @@ def write_shards_of_folder(
         write_index(
             new,
             entries,
-            (image_size, image_size),
             name=as_text(source.name),
+            image_size=(image_size, image_size),
             class_names=class_names,
             mean=mean,
             std=std,
@@ -240,7 +240,7 @@ def to_png(image: Tensor) -> bytes:
     return file.getvalue()
 
 
-def fingerprint(index: Any) -> str:
+def fingerprint(index: object) -> str:
     """Compute the sha256 of an index, in hexadecimal: a count changed by a disk would hide images.
 
     index: what JSON can hold
@@ -249,13 +249,27 @@ def fingerprint(index: Any) -> str:
 
 
 def write_index(
-    folder: Path, entries: dict[str, list[Entry]], image_size: tuple[int, int], **fields: Any
+    folder: Path,
+    entries: dict[str, list[Entry]],
+    *,
+    name: str,
+    image_size: tuple[int, int],
+    class_names: Sequence[str],
+    class_counts: Sequence[int],
+    mean: Sequence[float],
+    std: Sequence[float],
 ) -> None:
-    """Record in index.json what the shards of a folder hold.
-
-    fields: name, class_names, class_counts, mean and std
-    """
-    index = {**fields, "in_chans": len(fields["mean"]), "image_size": image_size, "parts": entries}
+    """Record in index.json what the shards of a folder hold."""
+    index: dict[str, object] = {
+        "name": name,
+        "class_names": class_names,
+        "mean": mean,
+        "std": std,
+        "class_counts": class_counts,
+        "in_chans": len(mean),
+        "image_size": image_size,
+        "parts": entries,
+    }
     index["sha256"] = fingerprint(index)
     (folder / INDEX).write_text(json.dumps(index, indent=1) + "\n", encoding="utf-8")
 

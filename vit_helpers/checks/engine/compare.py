@@ -59,25 +59,23 @@ def expect_digits(got: Tensor, wanted: Tensor) -> None:
     reject_if(same(got.float(), wanted.float()) and not same(got, wanted), ROUNDED)
 
 
-def equal(one: Any, two: Any) -> bool:
+def equal(a: Any, b: Any) -> bool:
     """Tell whether two results are the same.
 
     They are tensors, numbers (to five digits), or tuples, lists and dicts of them.
     """
-    if isinstance(one, Tensor) and isinstance(two, Tensor):
-        return same(
-            one.nan_to_num(-7.0), two.nan_to_num(-7.0)
-        )  # an empty row of attention: NaN in both
-    if isinstance(one, Mapping) and isinstance(two, Mapping):
-        return one.keys() == two.keys() and all(equal(one[key], two[key]) for key in one)
-    if isinstance(one, (list, tuple)) and isinstance(two, (list, tuple)):
-        return len(one) == len(two) and all(map(equal, one, two))
-    if is_number(one) and is_number(two):
-        return bool(one == two)
+    if isinstance(a, Tensor) and isinstance(b, Tensor):
+        return same(a.nan_to_num(-7.0), b.nan_to_num(-7.0))  # an empty attention row: NaN in both
+    if isinstance(a, Mapping) and isinstance(b, Mapping):
+        return a.keys() == b.keys() and all(equal(a[key], b[key]) for key in a)
+    if isinstance(a, (list, tuple)) and isinstance(b, (list, tuple)):
+        return len(a) == len(b) and all(map(equal, a, b))
+    if is_number(a) and is_number(b):
+        return bool(a == b)
     try:
-        return math.isclose(one, two, rel_tol=1e-5, abs_tol=1e-9)
+        return math.isclose(a, b, rel_tol=1e-5, abs_tol=1e-9)
     except (TypeError, ValueError, RuntimeError):
-        return type(one) is type(two) and bool(one == two)
+        return type(a) is type(b) and bool(a == b)
 
 
 def is_number(value: Any) -> bool:
@@ -115,15 +113,19 @@ def copy_of(value: Any) -> Any:
     return value if isinstance(value, nn.Module) or callable(value) else copy.deepcopy(value)
 
 
-def unchanged(one: Any, two: Any) -> bool:
+def unchanged(value: Any, copied: Any) -> bool:
     """Tell whether a value still equals its copy exactly."""
-    if isinstance(two, Tensor):
-        return isinstance(one, Tensor) and one.dtype == two.dtype and torch.equal(one, two)
-    if isinstance(two, (list, tuple)):
-        return len(one) == len(two) and all(map(unchanged, one, two))
-    if isinstance(two, dict):
-        return one.keys() == two.keys() and all(unchanged(one[key], two[key]) for key in two)
-    return bool(one == two) if not isinstance(two, nn.Module) else one is two
+    if isinstance(copied, Tensor):
+        return (
+            isinstance(value, Tensor) and value.dtype == copied.dtype and torch.equal(value, copied)
+        )
+    if isinstance(copied, (list, tuple)):
+        return len(value) == len(copied) and all(map(unchanged, value, copied))
+    if isinstance(copied, dict):
+        return value.keys() == copied.keys() and all(
+            unchanged(value[key], copied[key]) for key in copied
+        )
+    return bool(value == copied) if not isinstance(copied, nn.Module) else value is copied
 
 
 def expect_anew(first: Any, second: Any) -> None:
@@ -158,12 +160,10 @@ def expect_anywhere(answer: Function, right: Function, *args: Any) -> None:
                 f"right on the CPU, but for tensors on {device.type} it {raised(error)}. {way_out}"
             )
             raise Mistake(message) from error
-        places = {x.device.type for x in (got if isinstance(got, (tuple, list)) else [got])} - {
-            device.type
-        }
-        reject_if(
-            places, f"gives a tensor on {', '.join(places)} for tensors on {device.type}. {way_out}"
-        )
+        results = got if isinstance(got, (tuple, list)) else [got]
+        others = {x.device.type for x in results} - {device.type}
+        left = f"gives a tensor on {', '.join(others)} for tensors on {device.type}. {way_out}"
+        reject_if(others, left)
 
 
 def to(function: Function, device: torch.device) -> Function:
@@ -177,8 +177,8 @@ def gradients(output: Tensor, sources: Sequence[Tensor]) -> list[Tensor | None]:
     if not (output.requires_grad and learned):
         return [None] * len(sources)
     weights = torch.linspace(-1, 1, output.numel(), dtype=output.dtype).reshape(output.shape)
-    found = iter(torch.autograd.grad((output * weights).sum(), learned, allow_unused=True))
-    return [next(found) if source.requires_grad else None for source in sources]
+    flowing = iter(torch.autograd.grad((output * weights).sum(), learned, allow_unused=True))
+    return [next(flowing) if source.requires_grad else None for source in sources]
 
 
 def gradient(output: Tensor, source: Tensor) -> Tensor | None:
@@ -188,11 +188,15 @@ def gradient(output: Tensor, source: Tensor) -> Tensor | None:
 
 def expect_gradient(got: Tensor, wanted: Tensor, source: Tensor) -> None:
     """Raise Mistake unless the answer passes its source the same gradient as the right one."""
-    mine, right = gradient(got, source), gradient(wanted, source)
-    anew = (
+    slope, right_slope = gradient(got, source), gradient(wanted, source)
+    new_leaf = (
         "gives a new leaf tensor, so that no gradient flows back: "
         "return the result as it is, without nn.Parameter"
     )
-    reject_if(mine is None and got.requires_grad and got.is_leaf, f"{anew} or requires_grad_()")
-    reject_if(mine is None, NO_GRADIENT)
-    reject_if(not same(mine, right, atol=1e-4), "gives the right numbers, but the wrong gradient")
+    reject_if(
+        slope is None and got.requires_grad and got.is_leaf, f"{new_leaf} or requires_grad_()"
+    )
+    reject_if(slope is None, NO_GRADIENT)
+    reject_if(
+        not same(slope, right_slope, atol=1e-4), "gives the right numbers, but the wrong gradient"
+    )

@@ -400,14 +400,14 @@ class Exercise:
 
         Of several, it is the one nearest to the answer in all cases.
         """
-        found = {}
+        matching = {}
         for message, wrong in self.mistakes.items():
             result = self.tried(wrong, args)
             if result is not None and matches(result[part]):
-                found[message] = wrong
-        if len(found) > 1 or (found and self.wording.in_every_case):
-            found = self.nearest(answer, found)
-        return next((message.format(*args, when="{when}") for message in found), None)
+                matching[message] = wrong
+        if len(matching) > 1 or (matching and self.wording.in_every_case):
+            matching = self.nearest(answer, matching)
+        return next((message.format(*args, when="{when}") for message in matching), None)
 
     def nearest(self, answer: Function, mistakes: Mapping[str, Function]) -> dict[str, Function]:
         """Return those wrong answers that agree with an answer in the most cases."""
@@ -446,8 +446,8 @@ class Exercise:
         other = case.draw()
         if not equal(args, other):
             result = self.tried(answer, other)
-            kept = result and isinstance(result[part], Tensor) and same(got, result[part])
-            reject_if(kept, KEPT)
+            alike = result and isinstance(result[part], Tensor) and same(got, result[part])
+            reject_if(alike, KEPT)
         if getattr(args[0], "ndim", 0) < self.contract.batch or not 1 < len(got) == len(args[0]):
             return
         for image in (0, len(got) - 1):

@@ -65,15 +65,12 @@ class ModuleExercise:
     def check(self, answer: Any) -> bool:
         """Try an answer and print a line for each idea; True only when every idea is right."""
 
-        def each(trials: Sequence[Function], answer: Any) -> None:
+        def try_all(trials: Sequence[Function], answer: Any) -> None:
             for trial in trials:
                 trial(self, answer)
 
-        return run_check(
-            self.name,
-            answer,
-            [(idea, partial(each, trials)) for idea, trials in self.ideas.items()],
-        )
+        ideas = [(idea, partial(try_all, trials)) for idea, trials in self.ideas.items()]
+        return run_check(self.name, answer, ideas)
 
     def renamed(self, name: str, ideas: Sequence[str]) -> "ModuleExercise":
         """Return the same exercise with another name and some of its ideas."""
@@ -86,22 +83,21 @@ class ModuleExercise:
         class Answer(self.module):  # type: ignore[misc, name-defined]  # known only when it runs
             def __init__(self, *sizes: int) -> None:
                 super().__init__(*sizes)
-                self.sizes, self.place = sizes, -1
+                self.sizes = sizes
+                self.number = -1  # of the right reading; numbers may change later, not the order
 
             def forward(self, x: Tensor) -> Tensor:
-                found = exercise.readings(self, *self.sizes)
-                if (
-                    self.place >= 0
-                ):  # of the right reading; the numbers may change later, the order does not
-                    return function(x, *next(islice(found, self.place, None)))
+                if self.number < 0:
+                    self.number = self.find_reading(x)
+                readings = exercise.readings(self, *self.sizes)
+                return function(x, *next(islice(readings, self.number, None)))
+
+            def find_reading(self, x: Tensor) -> int:
                 right = super().forward(x)
-                ways = (
-                    (i, r)
-                    for i, r in enumerate(found)
-                    if same(exercise.function(x, *r), right, atol=1e-3)
-                )
-                self.place, reading = next(ways)
-                return function(x, *reading)
+                for number, reading in enumerate(exercise.readings(self, *self.sizes)):
+                    if same(exercise.function(x, *reading), right, atol=1e-3):
+                        return number
+                raise ValueError(f"no reading of {self.sizes} gives what the right class gives")
 
         return Answer
 
@@ -112,9 +108,8 @@ class ModuleExercise:
 
     def wrong_answers(self) -> dict[str, Class]:
         """Return every whole wrong answer of the table by its message."""
-        return {
-            message: self.wrong_class(wrong) for message, wrong in self.mistakes.items()
-        } | dict(self.stages)
+        classes = {message: self.wrong_class(wrong) for message, wrong in self.mistakes.items()}
+        return classes | dict(self.stages)
 
 
 def squares(a: int, b: int) -> Callable[..., list[int]]:
@@ -185,21 +180,22 @@ def expect_steady(module: nn.Module, x: Tensor, shape: Sizes) -> None:
 
     It must leave its input unchanged.
     """
-    other, found = torch.randn_like(x), {}
-    drawn = (
+    other, outputs = torch.randn_like(x), {}
+    random = (
         "something is random inside forward. Is there dropout, or a layer that is created there?"
     )
     with torch.no_grad():
         for mode in ("evaluation", "training"):
-            found[mode] = ask(module.train(mode == "training"), x)
-            expect_tensor(found[mode], shape, f"in {mode} mode")
+            outputs[mode] = ask(module.train(mode == "training"), x)
+            expect_tensor(outputs[mode], shape, f"in {mode} mode")
             reject_if(
-                not same(found[mode], module(x)),
-                f"gives a different result at a second call in {mode} mode: {drawn}",
+                not same(outputs[mode], module(x)),
+                f"gives a different result at a second call in {mode} mode: {random}",
             )
-            expect_anew(found[mode], module(other))
+            expect_anew(outputs[mode], module(other))
     reject_if(
-        not same(*found.values()), "gives different results in training mode and in evaluation mode"
+        not same(*outputs.values()),
+        "gives different results in training mode and in evaluation mode",
     )
 
 
@@ -222,11 +218,8 @@ def parameters(exercise: ModuleExercise, answer: Any) -> None:
         "as attributes or in an nn.ModuleList, not in a plain list",
     )
     if count != wanted:
-        known = (
-            message
-            for message, theirs in exercise.structures.items()
-            if sum(theirs(*sizes)) == count
-        )
+        structures = exercise.structures.items()
+        known = (message for message, parts in structures if sum(parts(*sizes)) == count)
         message = next(known, exercise.advice)
         raise Mistake(
             f"has {count} parameters for D = {sizes[0]}, "
@@ -245,13 +238,13 @@ def apart(exercise: ModuleExercise, answer: Any) -> None:
         "images mix: other images in the batch change image {}'s output. "
         "Which axis does attention run along?"
     )
-    for kept in (0, 3):
+    for image in (0, 3):
         other = torch.randn_like(x)
-        other[kept] = x[kept]
-        before, after, alone = (ask(module, images) for images in (x, other, x[kept : kept + 1]))
-        reject_if(not same(before[kept], after[kept]), mixed.format(kept))
+        other[image] = x[image]
+        before, after, alone = (ask(module, batch) for batch in (x, other, x[image : image + 1]))
+        reject_if(not same(before[image], after[image]), mixed.format(image))
         reject_if(
-            not same(before[kept], alone[0]),
+            not same(before[image], alone[0]),
             "an image alone gives a different result from the same image in a batch",
         )
 
@@ -261,23 +254,23 @@ def reading_of(exercise: ModuleExercise, module: nn.Module, x: Tensor, sizes: Si
 
     raises: Mistake when there is none
     """
-    found = list(exercise.readings(module, *sizes))
+    readings = list(exercise.readings(module, *sizes))
     reject_if(
-        not found,
+        not readings,
         f"for sizes {sizes} the layers have the wrong widths: is a fixed number in your code?",
     )
-    got = output(module, x, shape=tuple(exercise.function(x, *found[0]).shape))
+    got = output(module, x, shape=tuple(exercise.function(x, *readings[0]).shape))
     atol = 1e-9 if x.dtype == torch.float64 else 1e-4
     stacked = (
-        [torch.stack(parts) for parts in zip(*found, strict=True)] if exercise.vectorized else []
+        [torch.stack(parts) for parts in zip(*readings, strict=True)] if exercise.vectorized else []
     )
-    gives = partial(results, x, got, found, stacked)
+    gives = partial(results, x, got, readings, stacked)
     for reading, right in gives(exercise.function):
         if same(got, right, atol):
             return reading
     for message, wrong in exercise.mistakes.items():
         with suppress(RuntimeError, IndexError):  # some need other lengths
-            reject_if(any(same(got, theirs, atol) for _, theirs in gives(wrong)), message)
+            reject_if(any(same(got, result, atol) for _, result in gives(wrong)), message)
     for _, right in gives(exercise.function):
         expect_digits(got, right)
     raise Mistake(exercise.unknown)
@@ -286,7 +279,7 @@ def reading_of(exercise: ModuleExercise, module: nn.Module, x: Tensor, sizes: Si
 def results(
     x: Tensor,
     got: Tensor,
-    found: Sequence[Reading],
+    readings: Sequence[Reading],
     stacked: Sequence[Tensor],
     function: Callable[..., Tensor],
 ) -> Iterator[tuple[Reading, Tensor]]:
@@ -295,15 +288,15 @@ def results(
     If all are tried at once, it is only the one nearest to the answer's result.
     """
     if not stacked:
-        for reading in found:
+        for reading in readings:
             with torch.no_grad():
                 result = function(x, *reading)
             yield reading, result
         return
     with torch.no_grad():
-        every = torch.vmap(lambda *reading: function(x, *reading))(*stacked)
-        place = int((every - got).abs().flatten(1).amax(1).nan_to_num(torch.inf).argmin())
-    yield found[place], every[place]
+        outputs = torch.vmap(lambda *reading: function(x, *reading))(*stacked)
+        nearest = int((outputs - got).abs().flatten(1).amax(1).nan_to_num(torch.inf).argmin())
+    yield readings[nearest], outputs[nearest]
 
 
 def numbers(exercise: ModuleExercise, answer: Any) -> None:
@@ -337,13 +330,15 @@ def every_gradient(exercise: ModuleExercise, answer: Any) -> None:
         p.grad = torch.ones_like(p)
     reading = reading_of(exercise, module, x.detach(), sizes)
     names, sources = zip(("its input", x), *module.named_parameters(), strict=True)
-    mine, right = (gradients(y, list(sources)) for y in (module(x), exercise.function(x, *reading)))
-    reject_if(mine[0] is None, NO_GRADIENT)
-    lost = [name for name, got in zip(names, mine, strict=True) if got is None]
+    slopes, right_slopes = (
+        gradients(y, list(sources)) for y in (module(x), exercise.function(x, *reading))
+    )
+    reject_if(slopes[0] is None, NO_GRADIENT)
+    lost = [name for name, slope in zip(names, slopes, strict=True) if slope is None]
     reject_if(
         lost, f"no gradient reaches {', '.join(lost)}: is it used, and neither detached nor frozen?"
     )
-    for name, got, wanted in zip(names, mine, right, strict=True):
-        another = f"gives the right numbers, but the wrong gradient for {name}"
-        reject_if(not same(got, wanted, atol=1e-4), another)
+    for name, slope, right_slope in zip(names, slopes, right_slopes, strict=True):
+        wrong = f"gives the right numbers, but the wrong gradient for {name}"
+        reject_if(not same(slope, right_slope, atol=1e-4), wrong)
     expect_anywhere(module, exercise.module(*sizes), x)

@@ -38,8 +38,11 @@ Function = Callable[..., Any]  # an answer, a right one or a wrong one
 results: list[str] = []  # one sign for each idea of the last check; `share` counts them
 
 
-class Mistake(Exception):  # noqa: N818  it is no error of the program: it carries what the learner should read
-    """What is wrong with an answer, in words that help a beginner."""
+class Mistake(Exception):  # noqa: N818
+    """What is wrong with an answer, in words that help a beginner.
+
+    It is no error of the program: it carries what the learner should read.
+    """
 
 
 def run_check(name: str, answer: Any, ideas: Sequence[tuple[str, Callable[[Any], None]]]) -> bool:
@@ -55,15 +58,13 @@ def run_check(name: str, answer: Any, ideas: Sequence[tuple[str, Callable[[Any],
         )
         return report("x", name, message)
     dtype = torch.get_default_dtype()
-    gpus = (
-        [torch.cuda.current_device()] if torch.cuda.is_available() else []
-    )  # of several, fork_rng would warn
+    # of several GPUs, fork_rng would warn
+    gpus = [torch.cuda.current_device()] if torch.cuda.is_available() else []
     try:  # a check leaves no trace, and does not depend on what the notebook switched off
         with torch.random.fork_rng(gpus), torch.inference_mode(False), torch.set_grad_enabled(True):
             passed = sum(1 for _ in takewhile(lambda idea: try_idea(name, answer, *idea), ideas))
-            results[:] = ["v"] * passed + ["x"] * (
-                len(ideas) - passed
-            )  # those behind the first mistake are not tried
+            # those behind the first mistake are not tried
+            results[:] = ["v"] * passed + ["x"] * (len(ideas) - passed)
             return passed == len(ideas)
     finally:
         torch.set_default_dtype(dtype)
@@ -75,9 +76,8 @@ def share(check: Callable[[Any], bool], answer: Any) -> float:
     Those after the first mistake count as wrong.
     """
     results.clear()
-    with contextlib.redirect_stderr(
-        sys.stdout
-    ):  # nbgrader gives nothing to a cell that writes to stderr
+    # nbgrader gives nothing to a cell that writes to stderr
+    with contextlib.redirect_stderr(sys.stdout):
         check(answer)
     return results.count("v") / len(results)
 
@@ -85,9 +85,8 @@ def share(check: Callable[[Any], bool], answer: Any) -> float:
 def try_idea(name: str, answer: Any, right: str, idea: Callable[[Any], None]) -> bool:
     """Print one line for one idea; True when it is right."""
     try:
-        torch.default_generator.manual_seed(
-            0
-        )  # torch.manual_seed would write down where it was called
+        # torch.manual_seed would write down where it was called
+        torch.default_generator.manual_seed(0)
         torch.set_grad_enabled(True)
         torch.set_default_dtype(torch.float32)
         idea(answer)

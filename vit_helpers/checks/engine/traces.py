@@ -93,9 +93,8 @@ def restored() -> Iterator[Any]:
     """
     dtype, grad = torch.get_default_dtype(), torch.is_grad_enabled()
     with generators_restored() as python_state:
-        torch.default_generator.manual_seed(
-            next(SEEDS)
-        )  # torch.manual_seed would write down where it was called
+        # torch.manual_seed would write down where it was called
+        torch.default_generator.manual_seed(next(SEEDS))
         try:
             yield python_state
         finally:
@@ -110,10 +109,8 @@ def ask(answer: Function, *args: Any, changes: tuple[int, ...] = (), model: str 
     model  : what a module among them is called in messages
     raises : Mistake if the answer leaves a trace
     """
-    copies, models = (
-        [copy_of(x) for x in args],
-        [state_of(x) if isinstance(x, nn.Module) else {} for x in args],
-    )
+    copies = [copy_of(x) for x in args]
+    states = [state_of(x) if isinstance(x, nn.Module) else {} for x in args]
     with restored() as python_state:
         seed = torch.initial_seed()  # torch's seed stays when numbers are drawn
         dtype, grad = torch.get_default_dtype(), torch.is_grad_enabled()
@@ -124,12 +121,12 @@ def ask(answer: Function, *args: Any, changes: tuple[int, ...] = (), model: str 
             torch.initial_seed() != seed or random.getstate() != python_state or not in_step(),
             SEEDED,
         )
-    for place, (mine, kept, state) in enumerate(zip(copies, args, models, strict=True)):
-        if place in changes:
+    for i, (copied, original, state) in enumerate(zip(copies, args, states, strict=True)):
+        if i in changes:
             continue
-        if isinstance(kept, nn.Module):
-            for (message, now), old in zip(state_of(kept).items(), state.values(), strict=True):
+        if isinstance(original, nn.Module):
+            for (message, now), old in zip(state_of(original).items(), state.values(), strict=True):
                 reject_if(not unchanged(now, old), message.format(model=model))
         else:
-            reject_if(not unchanged(mine, kept), CHANGED)
+            reject_if(not unchanged(copied, original), CHANGED)
     return got
