@@ -483,7 +483,7 @@ def test_a_picture_without_words_and_another_way_to_the_repository_stop_no_slide
 
 def test_prose_is_cut_into_slides_at_headings_and_between_paragraphs():
     paragraphs = [f"{name} " * 60 for name in ("one", "two", "three")]
-    text = "\n\n".join(["## A", *paragraphs, "### B", "four", "```\nx\n\n" + "y\n" * 100 + "```"])
+    text = "\n\n".join(["## A", *paragraphs, "### B", "four", "```\nx\n\n" + "y\n" * 200 + "```"])
     parts = [" ".join(dict.fromkeys(part.split())) for part in slides.split_prose(text)]
     assert parts == ["## A one", "two", "three", "### B four", "``` x y"]
     assert [*slides.split_prose("")] == []

@@ -270,6 +270,7 @@ ELSEWHERE = {  # numbers in the text that no cell of their section prints: by se
     "00_start_here, 7": "0.85",  # in the figure
     "02_embeddings, 6": "0.57",  # other values of "Your turn", tried by hand
     "03_attention, 6": "2.11 2.15",  # PyTorch's versions
+    "further/03_attention, 1": "2.11 2.15",  # the same
     "04_encoder, Common": "0.0056",  # 1/180
     "06_data, 2": "0.94 0.9880 0.9649 0.991 0.971",  # half of 0.88 and 1; the rest from the stored table that is linked
     "06_data, 3": "0.006",  # 1/180

@@ -23,7 +23,7 @@ MARK = Path("_static", "slides.css")  # by this file a folder is known to hold s
 BREAK = "```{revealjs-break}\n:notitle:\n```\n\n"
 BREAK_WITH_HEADING = "```{revealjs-break}\n```\n\n"
 FULL = 110  # words: more do not fit on a slide
-BLOCK = re.compile(r"(?:^(```+|\$\$).*?^\1|.+?)(?:\n{2,}|\Z)", re.DOTALL | re.MULTILINE)
+BLOCK = re.compile(r"(?:^(```+).*?^\1|.+?)(?:\n{2,}|\Z)", re.DOTALL | re.MULTILINE)  # or paragraph
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
