@@ -1,14 +1,13 @@
 """A small problem and a classifier that is no ViT, for the tests of training and of checkpoints."""
 
-from dataclasses import asdict
-
 import torch
 from torch import nn
 
 from vit_helpers.data import Batches, Split
-from vit_helpers.training import Recipe, fit, set_seed
+from vit_helpers.training import Recipe, Report, fit, set_seed
+from vit_helpers.training.checkpoints import Checkpoint
 
-silent = {"report": lambda row: None}
+silent = {"callbacks": []}
 
 
 class Classifier(nn.Module):
@@ -33,12 +32,18 @@ def batches(**kwargs):
     return Batches(problem(), 32, **kwargs)
 
 
-def train(epochs=6, **kwargs):
+def train(epochs=6, checkpoint=None, resume=False, about=None, report=None):
+    """A model and its history"""
+    callbacks = [Checkpoint(checkpoint, resume, about)] if checkpoint else []
+    callbacks += [Report(report)] if report else []
     set_seed(3)
     model = Classifier()
     train = batches(shuffle=True, augment=lambda x: x + 0.1 * torch.randn_like(x))
-    return model, fit(model, train, batches(), Recipe(epochs=epochs, lr=1e-2), **silent | kwargs)
+    recipe = Recipe(epochs=epochs, lr=1e-2)
+    return model, fit(model, train, batches(), recipe, callbacks=callbacks)
 
 
 def figures(history):
-    return [{k: v for k, v in asdict(row).items() if k != "images_per_second"} for row in history]
+    """All measurements that do not depend on the machine"""
+    rows = [epoch.to_row() for epoch in history]
+    return [{k: v for k, v in row.items() if k != "images_per_second"} for row in rows]

@@ -1,6 +1,6 @@
 """The best epoch of a run: found, kept, and waited for; the history as a file."""
 
-from dataclasses import asdict
+from dataclasses import replace
 from math import nan
 
 import pandas as pd
@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from vit_helpers import ViT, ViTConfig
-from vit_helpers.training import Epoch, Recipe, fit
+from vit_helpers.training import Epoch, Recipe, Score, fit
 from vit_helpers.training.best import EarlyStopping, HistoryFile, KeepBest, best_epoch
 from vit_helpers.training.checkpoints import Checkpoint
 
@@ -21,7 +21,7 @@ def model():
 
 
 def row(epoch, accuracy, loss):
-    return Epoch(epoch, val_accuracy=accuracy, val_loss=loss)
+    return Epoch(epoch, Score(0.5), Score(loss, accuracy))
 
 
 def test_the_best_epoch_has_the_highest_accuracy_and_of_equals_the_lowest_loss():
@@ -37,22 +37,14 @@ def test_the_best_epoch_has_the_highest_accuracy_and_of_equals_the_lowest_loss()
 def test_the_weights_of_the_best_epoch_are_kept():
     kept, learner = {}, model()
     keep = KeepBest(
-        lambda weights, row: kept.update({row.epoch: {k: w.clone() for k, w in weights.items()}})
+        lambda weights, row: kept.update({row.number: {k: w.clone() for k, w in weights.items()}})
     )
-    history = fit(
-        learner,
-        BATCHES,
-        BATCHES,
-        Recipe(epochs=4, lr=0.05),
-        callbacks=[keep],
-        report=lambda row: None,
-    )
+    history = fit(learner, BATCHES, BATCHES, Recipe(epochs=4, lr=0.05), callbacks=[keep])
     assert max(kept) == best_epoch(history)
-    alone = fit(
-        again := model(), BATCHES, BATCHES, Recipe(epochs=4, lr=0.05), report=lambda row: None
-    )
-    assert [asdict(a) | {"images_per_second": 0} for a in alone] == [
-        asdict(a) | {"images_per_second": 0} for a in history
+    again = model()
+    alone = fit(again, BATCHES, BATCHES, Recipe(epochs=4, lr=0.05), callbacks=[])
+    assert [replace(a, images_per_second=0) for a in alone] == [
+        replace(a, images_per_second=0) for a in history
     ]
     assert all(torch.equal(w, again.state_dict()[k]) for k, w in learner.state_dict().items())
 
@@ -67,14 +59,7 @@ def test_training_stops_when_nothing_has_become_better(patience):
             run.history[-1] = row(epoch, 0.5 if epoch == 2 else 0.1, 1.0)
             super().on_epoch_end(run)
 
-    history = fit(
-        model(),
-        BATCHES,
-        BATCHES,
-        Recipe(epochs=6),
-        callbacks=[Worse(patience)],
-        report=lambda row: None,
-    )
+    history = fit(model(), BATCHES, BATCHES, Recipe(epochs=6), callbacks=[Worse(patience)])
     assert len(history) == (6 if patience is None else 2 + patience)
 
 
@@ -85,14 +70,7 @@ def test_a_run_that_was_stopped_is_not_trained_further(tmp_path):
             super().on_epoch_end(run)
 
     def train(*callbacks):
-        return fit(
-            model(),
-            BATCHES,
-            BATCHES,
-            Recipe(epochs=6),
-            callbacks=callbacks,
-            report=lambda row: None,
-        )
+        return fit(model(), BATCHES, BATCHES, Recipe(epochs=6), callbacks=callbacks)
 
     path = tmp_path / "checkpoint.pt"
     assert len(train(Flat(2), Checkpoint(path))) == 3
@@ -100,15 +78,9 @@ def test_a_run_that_was_stopped_is_not_trained_further(tmp_path):
 
 
 def test_the_history_is_a_table(tmp_path):
-    history = fit(
-        model(),
-        BATCHES,
-        BATCHES,
-        Recipe(epochs=3),
-        callbacks=[HistoryFile(tmp_path / "h.csv")],
-        report=lambda row: None,
-    )
+    keep = HistoryFile(tmp_path / "h.csv")
+    history = fit(model(), BATCHES, BATCHES, Recipe(epochs=3), callbacks=[keep])
     table = pd.read_csv(tmp_path / "h.csv")
     assert table["epoch"].tolist() == [1, 2, 3]
-    assert table["val_loss"].tolist() == pytest.approx([row.val_loss for row in history])
+    assert table["val_loss"].tolist() == pytest.approx([row.validation.loss for row in history])
     assert [path.name for path in tmp_path.iterdir()] == ["h.csv"]

@@ -5,12 +5,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from small_classifier import Classifier, batches, figures, problem, silent, train
+from small_classifier import Classifier, batches, figures, problem, train
 
 from vit_helpers._files import save_sealed
 from vit_helpers.data import Batches
 from vit_helpers.training import Recipe, fit
-from vit_helpers.training.checkpoints import load_checkpoint
+from vit_helpers.training.checkpoints import Checkpoint, load_checkpoint
 
 
 @pytest.mark.parametrize("stop", [1, 3, 5])
@@ -250,15 +250,9 @@ def test_another_recipe_cannot_go_on(tmp_path):
     with pytest.raises(ValueError, match="a different recipe: epochs 2 -> 3"):
         train(epochs=3, checkpoint=path, resume=True)
     with pytest.raises(ValueError, match="total steps 8 -> 14"):
-        fit(
-            Classifier(),
-            Batches(problem(), 16),
-            batches(),
-            Recipe(epochs=2, lr=1e-2),
-            checkpoint=path,
-            resume=True,
-            **silent,
-        )
+        again = [Checkpoint(path, resume=True)]
+        recipe = Recipe(epochs=2, lr=1e-2)
+        fit(Classifier(), Batches(problem(), 16), batches(), recipe, callbacks=again)
 
 
 @pytest.mark.parametrize("about", [{"p": np.float64(1)}, {"p": Path("x")}])

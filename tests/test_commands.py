@@ -279,7 +279,7 @@ def test_what_the_run_looks_at(monkeypatch, tmp_path):
     def fit(model, train, validation, *rest, **words):
         seen.update(train=train, validation=validation)
         assert "test" not in seen
-        return [training.Epoch(1, loss=1, val_loss=1, accuracy=1, val_accuracy=1)]
+        return [training.Epoch(1, training.Score(1, 1), training.Score(1, 1))]
 
     monkeypatch.setattr(runs, "fit", fit)
     predict = testing.predict

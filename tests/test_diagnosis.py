@@ -9,8 +9,9 @@ from small_classifier import Classifier, batches, problem, silent
 from torch import nn
 
 from vit_helpers.data import Batches, Data, Split, load, subset
-from vit_helpers.training import Epoch, fit, set_seed
+from vit_helpers.training import Epoch, Score, fit, set_seed
 from vit_helpers.training.diagnosis import diagnose
+from vit_helpers.training.measurements import Evidence
 from vit_helpers.training.presets import RunSettings, make_network
 from vit_helpers.training.recipe import Recipe
 
@@ -93,12 +94,9 @@ def test_a_loss_that_was_not_finite_at_any_time_counts():
 def test_two_classes_with_label_smoothing_are_no_second_softmax():
     row = Epoch(
         1,
-        loss=0.36,
-        val_loss=0.67,
-        accuracy=0.91,
-        val_accuracy=0.68,
-        val_majority_share=0.6,
-        num_classes=2,
+        train=Score(0.36, 0.91),
+        validation=Score(0.67, 0.68, majority_share=0.6),
+        evidence=Evidence(num_classes=2),
     )
     assert diagnose([row]).symptom == "overfitting"
 
@@ -128,7 +126,7 @@ LARGE = {
         (
             {"val_majority_share": 0.985, "val_accuracy": 1.0},
             "healthy",
-        ),  # the same, in a history of version 0.1
+        ),  # the same, in a history that does not know its counts
         (
             LARGE | {"val_accuracy": 0.985, "val_majority_share": 1.0, "guess_loss": 0.078},
             "healthy",
@@ -238,22 +236,17 @@ def test_a_run_measures_what_its_labels_cost_at_least_and_by_guessing():
 
     shares = problem().labels.bincount() / 100
     row = measured(batches(), label_smoothing=0.0)
-    assert (
-        row.guess_loss == pytest.approx(torch.special.entr(shares).sum().item())
-        and row.least_loss == 0
-    )
-    assert (row.images, row.batch_size, row.val_images, row.val_largest_class) == (
-        100,
-        32,
-        100,
-        0.4,
-    )
+    assert row.evidence.guess_loss == pytest.approx(torch.special.entr(shares).sum().item())
+    assert row.evidence.least_loss == 0 and row.evidence.num_classes == 3
+    assert (row.train.images, row.evidence.batch_size) == (100, 32)
+    assert (row.validation.images, row.validation.largest_class) == (100, 0.4)
     smooth = torch.tensor([0.8, 0.1, 0.1])
     row = measured(batches(), label_smoothing=0.3)
-    assert row.least_loss == pytest.approx(torch.special.entr(smooth).sum().item())
+    assert row.evidence.least_loss == pytest.approx(torch.special.entr(smooth).sum().item())
     mixed = [(x, torch.tensor([0.5, 0.5, 0.0]).expand(len(x), 3)) for x, _ in batches()]
     row = measured(mixed, label_smoothing=0.0)
-    assert (row.guess_loss, row.least_loss) == pytest.approx((math.log(2), math.log(2)))
+    losses = row.evidence.guess_loss, row.evidence.least_loss
+    assert losses == pytest.approx((math.log(2), math.log(2)))
     (row,) = fit(
         Classifier(),
         batches(),
@@ -262,7 +255,7 @@ def test_a_run_measures_what_its_labels_cost_at_least_and_by_guessing():
         loss_fn=nn.CrossEntropyLoss(),
         **silent,
     )
-    assert row.guess_loss == row.least_loss == 0 and row.accuracy > 0
+    assert row.evidence.guess_loss == row.evidence.least_loss == 0 and row.train.accuracy > 0
 
 
 def test_probabilities_for_a_loss_that_wants_them_are_no_fault():

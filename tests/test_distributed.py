@@ -126,8 +126,9 @@ def test_several_processes_end_where_one_does(runs, way):
     assert [said[way, rank].status for rank in range(2)] == [0, 0], said[way, 0].err
     assert epochs(said[way, 0].out) == like(epochs(said["one", 0].out))
     for one, other in zip(history(folder / "one"), history(folder / way), strict=True):
-        assert one["loss"] == pytest.approx(other["loss"], abs=1e-6)
-        assert one["val_loss"] == pytest.approx(other["val_loss"], abs=1e-6)
+        assert one.train.loss == pytest.approx(other.train.loss, abs=1e-6)
+        assert one.validation.loss == pytest.approx(other.validation.loss, abs=1e-6)
+        assert one.evidence == other.evidence
     assert largest_difference(folder / "one", folder / way) < 1e-6
 
 
@@ -282,7 +283,7 @@ def test_a_run_on_shards_goes_on_where_it_stopped(runs, processes):
     ]
     assert len(re.findall(r"^test accuracy 0\.\d{4} on 360 images", out, re.M)) == 2
     rows = history(folder / f"stream{processes}")
-    assert rows[2]["val_accuracy"] > 0.5 and rows[2]["loss"] < rows[0]["loss"]
+    assert rows[2].validation.accuracy > 0.5 and rows[2].train.loss < rows[0].train.loss
     assert largest_difference(folder / f"stream{processes}", folder / f"stream{processes}-cut") == 0
 
 

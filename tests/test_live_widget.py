@@ -12,7 +12,7 @@ from vit_helpers.data import load
 from vit_helpers.live import Explorer
 from vit_helpers.live.explorer import VIEW
 from vit_helpers.live.ink import reduce_ink
-from vit_helpers.plots.attention import read_example
+from vit_helpers.plots.attention_steps import read_example
 from vit_helpers.plots.explorer import A_THREE, draw_stroke
 from vit_helpers.pretrained import Preprocess, load_pretrained, save_weights
 from vit_helpers.pretrained.sources import OURS

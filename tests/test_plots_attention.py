@@ -3,11 +3,15 @@
 import re
 from itertools import combinations
 
+import pandas as pd
 import pytest
 import torch
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.text import Text
 
-from vit_helpers.plots import attention as steps
+from vit_helpers.plots import attention
+from vit_helpers.plots import attention_steps as steps
+from vit_helpers.plots.canvas import product
 
 LABELS = ["sky", "roof", "tree"]
 Z = torch.tensor([[1.0, 0, 0, 1], [0, 1, 0, 1], [0, 0, 1, 1]])
@@ -40,26 +44,127 @@ every = pytest.mark.parametrize("name", PICTURES)
 @every
 def test_all_numbers_are_in_the_cells(name):
     draw, tables = PICTURES[name]
-    shown = [text.get_text() for text in draw().axes[0].texts]
+    shown = [text.get_text() for text in draw().figure.axes[0].texts]
     numbers = [float(text) for text in shown if re.fullmatch(r"-?\d+(\.\d+)?", text)]
     wanted = [number for table in tables for number in table.flatten().tolist()]
     assert sorted(numbers) == pytest.approx(sorted(wanted), abs=0.006)
 
 
 def test_the_product_that_is_written_out_is_framed():
-    ax = PICTURES["projections"][0]().axes[0]
+    ax = PICTURES["projections"][0]().figure.axes[0]
     frames = [patch for patch in ax.patches if not patch.get_fill() and patch.get_linewidth() == 3]
     row, column, result = [patch.get_bbox().bounds for patch in frames]
     assert row[2:] == (4, 1) and column[2:] == (1, 4) and result[2:] == (1, 1)
     assert row[1] == result[1] and column[0] == result[0]  # beside it and above it
-    assert " ".join(steps.product(Z[0], MAPS["q"][:, 0])) in [text.get_text() for text in ax.texts]
+    assert " ".join(product(Z[0], MAPS["q"][:, 0])) in [text.get_text() for text in ax.texts]
 
 
 @every
 def test_texts_are_whole_and_apart(name):
-    fig = PICTURES[name][0]()
+    fig = PICTURES[name][0]().figure
     renderer = FigureCanvasAgg(fig).get_renderer()
     boxes = [text.get_window_extent(renderer) for text in fig.axes[0].texts if text.get_text()]
     assert all(fig.bbox.x0 <= box.x0 and box.x1 <= fig.bbox.x1 for box in boxes)
     assert all(fig.bbox.y0 <= box.y0 and box.y1 <= fig.bbox.y1 for box in boxes)
     assert not [pair for pair in combinations(boxes, 2) if pair[0].overlaps(pair[1])]
+
+
+def shown_texts(picture):
+    return [text.get_text() for text in picture.figure.findobj(Text) if text.get_text()]
+
+
+def test_the_description_of_a_step_has_its_numbers():
+    alt = steps.draw_softmax(torch.tensor([[2.0, 1, 0]] * 3), LABELS).alt
+    assert "Sky's row: scores 2, 1, 0; exponentials 7.39, 2.72, 1; sum 11.11; weights 0.665" in alt
+    alt = steps.draw_projections(Z, MAPS, LABELS).alt
+    assert f"Sky's query is {steps.listed(Q[0])} and its key is {steps.listed(K[0])}" in alt
+    alt = steps.draw_scores(Q, K, LABELS, 1).alt
+    assert f"roof's query is framed: {steps.listed((Q @ K.T)[1])} and then" in alt
+    alt = steps.draw_weighted_sum(WEIGHTS[0], V, LABELS, "sky").alt
+    assert alt.endswith(f"the output for sky: {steps.listed(WEIGHTS[0] @ V)}.")
+    assert "cut into 3 heads" in (alt := steps.draw_multi_head(5, 12, 3).alt) and "5 by 5" in alt
+
+
+def test_similar_patches_are_framed_and_the_title_names_the_two_that_are_alike():
+    weights = torch.eye(16)
+    weights[5] = weights[6] = torch.arange(16.0)
+    picked = {"sky": (0, 1), "wall": (1, 1), "tree": (1, 2)}
+    picture = attention.draw_similar_patches(torch.rand(3, 32, 32), weights, picked)
+    first, *others, _ = picture.figure.axes
+    assert "Raw pixels: wall and tree get almost the same weights" in shown_texts(picture)
+    assert "wall and tree mark almost the same patches: their correlation is 1.00" in picture.alt
+    corners = [(8 * col - 3.5, 8 * row - 3.5) for row, col in picked.values()]
+    assert [box.get_xy() for box in first.patches] == corners
+    assert [ax.patches[0].get_xy() for ax in others] == corners
+    heat = others[1].images[-1].get_array()
+    assert heat.flatten().tolist() == list(range(16))
+
+
+def test_saturation_is_drawn_at_every_width():
+    index = pd.MultiIndex.from_product([["with", "without"], [16, 64, 256]])
+    columns = ["standard deviation", "largest weight", "mean", "median"]
+    table = torch.rand(6, 4, generator=torch.Generator().manual_seed(0)).double() + 0.1
+    scaling = pd.DataFrame(table.numpy(), index, columns)
+    picture = attention.draw_saturation(scaling)
+    for ax, key in zip(picture.figure.axes, columns, strict=False):
+        drawn = {line.get_label(): line.get_ydata().tolist() for line in ax.get_lines()}
+        for name in ("with", "without"):
+            assert drawn[f"{name} 1/√d, mean"] == scaling.loc[name][key].tolist()
+    assert drawn["without, median"] == scaling.loc["without"]["median"].tolist()
+    first, last = (scaling.loc["without", d]["largest weight"] for d in (16, 256))
+    assert f"largest weight from {first:.2g} to {last:.2g}" in picture.alt
+
+
+def test_a_cross_stands_for_a_hidden_key():
+    panels = {"none": torch.full((2, 2), 0.5), "causal": torch.tensor([[1.0, 0], [0.25, 0.75]])}
+    picture = attention.draw_masked_weights(panels)
+    cells = [[text.get_text() for text in ax.texts] for ax in picture.figure.axes]
+    assert cells == [["0.50"] * 4, ["1.00", "×", "0.25", "0.75"]]
+    assert "0 for “none”, 1 for “causal”" in picture.alt
+
+
+def test_every_head_has_its_squares_and_the_query_its_frame():
+    weights = torch.full((2, 3, 16), 0.1)
+    weights[1, 2, 7] = 0.35
+    images = torch.rand(2, 1, 8, 8)
+    picture = attention.draw_head_weights(images, weights, "30", query=6)
+    axes = picture.figure.axes
+    titles = ["query patch 6", "head 1", "head 2", "head 3"]
+    assert [ax.get_title(loc="left") for ax in axes] == titles + [""] * 4
+    assert [ax.texts[0].get_text() for ax in (axes[0], axes[4])] == ["a 3", "a 0"]
+    assert all(ax.patches[-1].get_bbox().bounds == (3.5, 1.5, 2, 2) for ax in axes)
+    *squares, _ = axes[7].patches
+    assert len(squares) == 16 and squares[7].get_width() == pytest.approx(2)  # fills its patch
+    assert "on the 0 at patches 0, 0, 7." in picture.alt
+
+
+def test_times_are_drawn_beside_the_square_of_the_length():
+    lengths, times = [64, 128, 256, 512, 1024, 2048], [0.1, 0.2, 0.5, 1.0, 4.0, 20.0]
+    picture = attention.draw_times(lengths, times)
+    (ax,) = picture.figure.axes
+    measured, square = (line.get_ydata() for line in ax.get_lines())
+    assert measured.tolist() == times and square[3] == 1 and square[-1] == 16
+    assert ax.get_title(loc="left") == "8 times the tokens take 40 times as long"
+    assert picture.alt == picture.text  # the same on every machine
+
+
+def test_the_influence_of_images_is_counted():
+    changes = {"ours": torch.eye(4), "other": torch.ones(4, 4)}
+    picture = attention.draw_influence(changes)
+    assert "ours changes 0 outputs of other images, other changes 12" in picture.alt
+    for ax, changed in zip(picture.figure.axes, changes.values(), strict=True):
+        assert ax.collections[0].get_array().flatten().tolist() == changed.flatten().tolist()
+
+
+def test_rows_of_a_head_say_their_tokens():
+    right, wrong = (
+        torch.arange(4).repeat(3, 1).T,
+        torch.tensor([[0] * 3, [0] * 3, [1] * 3, [1] * 3]),
+    )
+    picture = attention.draw_head_rows(right, wrong)
+    left, other = picture.figure.axes
+    assert [text.get_text() for text in left.texts] == [
+        f"token {t}" for t in right.flatten().tolist()
+    ]
+    assert other.get_title(loc="left") == "view: only tokens 0 and 1"
+    assert picture.alt.endswith("tokens 0, 1, 2, 3. Right, after a single view: tokens 0, 0, 1, 1.")

@@ -35,7 +35,7 @@ def closed():
 @cache
 def drawn(here=None):
     """A figure that no test changes"""
-    fig = draw_overview(here)
+    fig = draw_overview(here).figure
     fig.draw_without_rendering()
     return fig
 
@@ -123,7 +123,7 @@ def test_no_text_lies_on_another_or_on_an_edge(here):
 
 
 def test_a_misplaced_text_is_seen():
-    fig = draw_overview("model")
+    fig = draw_overview("model").figure
     image, patches, *_ = [text for text in texts(fig) if text.get_text() in ("image", "patches")]
     patches.set_x(image.get_position()[0] + 30)
     fig.draw_without_rendering()

@@ -18,8 +18,10 @@ from torch.optim.lr_scheduler import LambdaLR
 import vit_helpers
 from vit_helpers import ViT, ViTConfig, load
 from vit_helpers.encoder import Block
+from vit_helpers.plots import style
 from vit_helpers.training import Recipe
 from vit_helpers.training.loop import start_run
+from vit_helpers.training.measurements import Evidence, Score
 
 WAYS = {
     "copy": copy.copy,
@@ -69,12 +71,20 @@ def shards(folder):
     return write_shards(load("scattered_digits", n=20), folder / "shards")
 
 
+def shown_picture(cls):
+    """A picture as it is once it was shown: what copies of others are like at once."""
+    picture = cls(style.new_figure(4, 3)[0], "Nothing at all.", "A figure with an empty plot.")
+    picture._repr_mimebundle_()
+    return picture
+
+
 def live_curves(cls):
     curves = cls(3)
     curves(ROWS[0])
     return curves
 
 
+SCORE, EVIDENCE = Score(0.5, 0.9, 10, 0.2, 0.3), Evidence(3, True, 32, 17, 0.1, 0.2)
 MAKE = {  # (class, an empty folder) -> an instance whose every field differs from its default where it can
     "ViTConfig": lambda cls, _: CONFIG,
     "ViT": lambda cls, _: cls(CONFIG, partial(Block, mlp_ratio=2)),
@@ -108,9 +118,11 @@ MAKE = {  # (class, an empty folder) -> an instance whose every field differs fr
     "BrokenShardError": lambda cls, _: cls("train-00000.tar"),
     "Recipe": lambda cls, _: cls(**RECIPE),
     "RunSettings": lambda cls, _: cls.from_dict({"depth": 4, "lr": 1e-3, "tta": True, "seed": 3}),
-    "Epoch": lambda cls, _: cls(1, *range(2, 5), 10, True, *range(5, 16)),
+    "Epoch": lambda cls, _: cls(1, SCORE, SCORE, 0.1, 9.0, EVIDENCE),
+    "Evidence": lambda cls, _: EVIDENCE,
+    "CollectEvidence": lambda cls, _: cls(),
     "Run": lambda cls, _: start_run(nn.Linear(2, 2), Recipe(**RECIPE), 10),
-    "TrainingSums": lambda cls, _: cls(0.1),
+    "TrainingSums": lambda cls, _: cls(),
     "Callback": lambda cls, _: cls(),
     "Report": lambda cls, _: cls(print),
     "KeepBest": lambda cls, _: cls(print),
@@ -119,7 +131,7 @@ MAKE = {  # (class, an empty folder) -> an instance whose every field differs fr
     "WriteError": lambda cls, _: cls("no space left"),
     "Checkpoint": lambda cls, _: cls("a.pt", True, {"x": 1}),
     "ImagesAsTargets": lambda cls, _: cls([(torch.rand(2, 1, 8, 8), torch.tensor([0, 1]))]),
-    "Score": lambda cls, _: cls(0.5, 0.9, 0.2, 10, 0.3),
+    "Score": lambda cls, _: SCORE,
     "Diagnosis": lambda cls, _: cls("overfitting", "more data"),
     "FlipTTA": lambda cls, _: cls(ViT(CONFIG)),
     "ShardedBatches": lambda cls, _: cls([(torch.rand(2, 1, 8, 8), torch.tensor([0, 1]))]),
@@ -128,6 +140,8 @@ MAKE = {  # (class, an empty folder) -> an instance whose every field differs fr
     "Effect": lambda cls, _: cls(0.01, 0.002, 0.004, 0.005, 9.0),
     "Explorer": lambda cls, _: cls("explore", "ours:drawn", torch.rand(2, 1, 16, 16)),
     "LiveCurves": lambda cls, _: live_curves(cls),
+    "Picture": lambda cls, _: shown_picture(cls),
+    "Encoded": lambda cls, _: cls("png", b"data", 900),
     "Stage": lambda cls, _: cls("tokens", "T, D", torch.rand(3, 4), width=2.0),
     "TensorView": lambda cls, _: cls("patchify", "N, P*P", (2, 8), (1, 2, 2, 4), torch.arange(16)),
     "Pass": lambda cls, _: cls(

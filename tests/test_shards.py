@@ -636,6 +636,7 @@ def test_a_folder_without_shards_is_named(tmp_path, digits):
 def test_fit_trains_on_a_stream(written):
     train, validation = Stream(written, BATCH), Stream(written, BATCH, "validation", buffer_size=0)
     model = nn.Sequential(nn.Flatten(), nn.Linear(64, 10))
-    history = fit(model, train, validation, Recipe(epochs=3, lr=1e-2), report=lambda row: None)
+    history = fit(model, train, validation, Recipe(epochs=3, lr=1e-2), callbacks=[])
     assert train.state_dict()["epoch"] == 3
-    assert history[-1]["val_accuracy"] > 0.6 and history[-1]["loss"] < history[0]["loss"]
+    assert history[-1].validation.accuracy > 0.6
+    assert history[-1].train.loss < history[0].train.loss

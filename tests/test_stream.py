@@ -15,7 +15,8 @@ from vit_helpers.data import stream as streams
 from vit_helpers.data.shards import BrokenShardError, write_shards, write_shards_of_folder
 from vit_helpers.data.splits import SPLITS
 from vit_helpers.data.stream import Stream
-from vit_helpers.training import evaluate, fit, set_seed
+from vit_helpers.training import Report, evaluate, fit, set_seed
+from vit_helpers.training.checkpoints import Checkpoint
 from vit_helpers.training.presets import PRESETS, RunSettings, make_batches, make_network, preset
 from vit_helpers.training.recipe import Recipe
 
@@ -65,26 +66,26 @@ def test_a_pass_resumed_in_the_middle_is_left_as_it_is(written):
     assert other.state_dict()["epoch"] == 5
 
 
-def train_on(folder, **words):
+def train_on(folder, *callbacks):
     set_seed(0)
     model = nn.Sequential(nn.Flatten(), nn.Dropout(0.1), nn.Linear(64, 2))
     train = Stream(folder, 12, augment=lambda images: images + 0.1 * torch.randn_like(images))
     validation = Stream(folder, 12, "validation", buffer_size=0)
-    return model, fit(
-        model, train, validation, Recipe(epochs=4, lr=1e-2), **{"report": lambda row: None} | words
-    )
+    recipe = Recipe(epochs=4, lr=1e-2)
+    return model, fit(model, train, validation, recipe, callbacks=callbacks)
 
 
 def test_a_resumed_training_sees_the_orders_of_one_never_stopped(written, tmp_path):
     whole, history = train_on(written)
 
-    def stop_after_two(row):
-        if row["epoch"] == 2:
+    def stop_after_two(epoch):
+        if epoch.number == 2:
             raise KeyboardInterrupt
 
+    path = tmp_path / "cut.pt"
     with pytest.raises(KeyboardInterrupt):
-        train_on(written, checkpoint=tmp_path / "cut.pt", report=stop_after_two)
-    resumed, again = train_on(written, checkpoint=tmp_path / "cut.pt", resume=True)
+        train_on(written, Checkpoint(path), Report(stop_after_two))
+    resumed, again = train_on(written, Checkpoint(path, resume=True))
     assert figures(again) == figures(history)
     assert all(
         torch.equal(p, q) for p, q in zip(whole.parameters(), resumed.parameters(), strict=True)
@@ -232,13 +233,8 @@ def test_the_command_writes_and_says_how_to_train(tmp_path, monkeypatch, capsys)
     data = load("shards:kept/digits")
     model = nn.Sequential(nn.Flatten(), nn.Linear(64, 10))
     train = make_batches(data, RunSettings())
-    fit(
-        model,
-        train,
-        data.batches("validation", 512),
-        Recipe(epochs=3, lr=1e-2),
-        report=lambda row: None,
-    )
+    validation = data.batches("validation", 512)
+    fit(model, train, validation, Recipe(epochs=3, lr=1e-2), callbacks=[])
     assert evaluate(model, data.batches("test", 512)).accuracy > 0.7
 
 

@@ -16,6 +16,7 @@ from vit_helpers.training.callbacks import Report
 from vit_helpers.training.checkpoints import Checkpoint
 from vit_helpers.training.cnn import CNN
 from vit_helpers.training.diagnosis import diagnose
+from vit_helpers.training.measurements import Evidence
 from vit_helpers.training.optimizers import (
     OPTIMIZERS,
     adam_coupled,
@@ -30,8 +31,8 @@ from vit_helpers.training.recipe import Recipe, bf16_units, warmup_cosine
 
 def test_it_learns():
     _, history = train(100)
-    assert history[0]["val_accuracy"] < 0.8 < 0.95 < history[-1]["val_accuracy"]
-    assert [row["epoch"] for row in history] == list(range(1, 101))
+    assert history[0].validation.accuracy < 0.8 < 0.95 < history[-1].validation.accuracy
+    assert [epoch.number for epoch in history] == list(range(1, 101))
 
 
 def test_a_seed_decides_everything():
@@ -52,16 +53,15 @@ def test_a_row_says_what_happened():
     set_seed(4)
     pairs = [(twin(x), y) for x, y in batches()]  # with dropout, as in training
     logits, labels = torch.cat([z for z, _ in pairs]), torch.cat([y for _, y in pairs])
-    assert row["loss"] == pytest.approx(
-        F.cross_entropy(logits, labels, label_smoothing=0.2).item(), abs=1e-5
-    )
-    assert row["accuracy"] == pytest.approx((logits.argmax(1) == labels).float().mean().item())
-    score = (row["val_loss"], row["val_accuracy"], row["val_majority_share"])
-    assert score == pytest.approx(tuple(evaluate(model, batches(), label_smoothing=0.2)))
-    assert row["num_classes"] == 3
-    assert row["lr"] == pytest.approx(1e-9)
-    assert row["images_per_second"] > 100
-    assert row["epoch"] == 1
+    loss = F.cross_entropy(logits, labels, label_smoothing=0.2).item()
+    assert row.train.loss == pytest.approx(loss, abs=1e-5) and row.train.images == 100
+    assert row.train.accuracy == pytest.approx((logits.argmax(1) == labels).float().mean().item())
+    score = evaluate(model, batches(), label_smoothing=0.2)
+    assert vars(row.validation) == pytest.approx(vars(score))
+    assert row.evidence.num_classes == 3
+    assert row.lr == pytest.approx(1e-9)
+    assert row.images_per_second > 100
+    assert row.number == 1
 
 
 def test_tokens_learn_at_their_own_rate(monkeypatch):
@@ -146,12 +146,13 @@ def test_one_epoch_by_hand():
 
 def test_evaluation_counts_every_image_once():
     model, data = Classifier(), problem()
-    loss, accuracy, majority_share = evaluate(model, batches())
+    score = evaluate(model, batches())
     model.eval()
     logits = model(data.images)
-    assert loss == pytest.approx(F.cross_entropy(logits, data.labels).item(), abs=1e-6)
-    assert accuracy == pytest.approx((logits.argmax(1) == data.labels).float().mean().item())
-    assert majority_share == pytest.approx(
+    assert score.images == 100
+    assert score.loss == pytest.approx(F.cross_entropy(logits, data.labels).item(), abs=1e-6)
+    assert score.accuracy == pytest.approx((logits.argmax(1) == data.labels).float().mean().item())
+    assert score.majority_share == pytest.approx(
         max((logits.argmax(1) == k).float().mean().item() for k in range(3))
     )
 
@@ -171,8 +172,6 @@ def test_nothing_to_train_on_is_named():
         fit(Classifier(), nothing, batches(), **silent)
     with pytest.raises(ValueError, match="no batch to predict"):
         predict(Classifier(), nothing)
-    with pytest.raises(ValueError, match="needs the checkpoint"):
-        fit(Classifier(), batches(), batches(), resume=True, **silent)
 
 
 class Cliff(torch.autograd.Function):
@@ -321,20 +320,11 @@ def test_every_optimizer_learns_and_resumes(tmp_path, optimizer):
     )
     set_seed(0)
     model = Classifier()
-    history = fit(model, batches(), batches(), recipe, checkpoint=tmp_path / "c.pt", **silent)
-    assert history[-1]["loss"] < history[0]["loss"]
-    assert (
-        fit(
-            Classifier(),
-            batches(),
-            batches(),
-            recipe,
-            checkpoint=tmp_path / "c.pt",
-            resume=True,
-            **silent,
-        )
-        == history
-    )
+    path = tmp_path / "c.pt"
+    history = fit(model, batches(), batches(), recipe, callbacks=[Checkpoint(path)])
+    assert history[-1].train.loss < history[0].train.loss
+    again = [Checkpoint(path, resume=True)]
+    assert fit(Classifier(), batches(), batches(), recipe, callbacks=again) == history
 
 
 def test_labels_may_be_probabilities_of_classes():
@@ -365,10 +355,8 @@ def test_bfloat16_learns_the_same_within_its_digits():
             )[-1]
         )
         assert all(p.dtype == torch.float32 for p in model.parameters())
-    assert (
-        rows[0]["loss"] == pytest.approx(rows[1]["loss"], rel=0.02)
-        and rows[0]["loss"] != rows[1]["loss"]
-    )
+    full, half = (row.train.loss for row in rows)
+    assert full == pytest.approx(half, rel=0.02) and full != half
     assert bf16_units() in (True, False)
 
 
@@ -381,8 +369,12 @@ class Notes(Callback):
     def on_fit_start(self, run):
         self.told.append(("start", len(run.history), run.steps))
 
+    def on_step_end(self, run, outputs, labels, loss):
+        assert loss.ndim == 0
+        self.told.append((tuple(outputs.shape), len(labels)))
+
     def on_epoch_end(self, run):
-        self.told.append((run.history[-1].epoch, run.schedule.last_epoch, run.model.training))
+        self.told.append((run.history[-1].number, run.schedule.last_epoch, run.model.training))
 
     def on_fit_end(self, run):
         self.told.append(("end", len(run.history), run.steps))
@@ -390,10 +382,15 @@ class Notes(Callback):
 
 def test_callbacks_are_called_before_after_and_between():
     notes, rows = Notes(), []
-    history = fit(
-        Classifier(), batches(), batches(), Recipe(epochs=2), callbacks=[notes], report=rows.append
-    )
-    assert notes.told == [("start", 0, 8), (1, 4, True), (2, 8, True), ("end", 2, 8)]
+    callbacks = [notes, Report(rows.append)]
+    history = fit(Classifier(), batches(), batches(), Recipe(epochs=2), callbacks=callbacks)
+    steps = [((32, 3), 32), ((32, 3), 32), ((32, 3), 32), ((4, 3), 4)]
+    assert notes.told == [
+        ("start", 0, 8),
+        *(*steps, (1, 4, True)),
+        *(*steps, (2, 8, True)),
+        ("end", 2, 8),
+    ]
     assert rows == history
 
 
@@ -402,19 +399,34 @@ def test_another_loss_trains_without_a_score():
     model, recipe = nn.Linear(6, 6), Recipe(epochs=30, lr=0.05)
     pairs = [(x, x) for x, _ in batches()]
     history = fit(model, pairs, None, recipe, loss_fn=F.mse_loss, **silent)
-    assert history[-1].loss < 0.05 * history[0].loss
-    assert math.isnan(history[-1].val_loss) and math.isnan(history[-1].val_accuracy)
+    assert history[-1].train.loss < 0.05 * history[0].train.loss
+    assert history[-1].validation is None
 
 
-def test_an_epoch_is_read_by_attribute_or_name():
-    row = Epoch(3, loss=0.5)
-    assert row.loss == row["loss"] == 0.5 and row["epoch"] == 3 and math.isnan(row["val_loss"])
-    with pytest.raises(KeyError, match="val_commonest"):
-        row["val_commonest"]
-    with pytest.raises(KeyError):
-        row["from_dict"]
+def test_an_epoch_is_a_row_of_the_history_file_and_back():
+    rows = [EPOCH.to_row(), Epoch(2, Score(0.5)).to_row()]
+    assert list(rows[0]) == HISTORY_COLUMNS and list(rows[1]) == HISTORY_COLUMNS
+    assert (rows[0]["loss"], rows[0]["val_loss"], rows[0]["num_classes"]) == (0.5, 0.25, 3)
+    assert math.isnan(rows[1]["val_loss"]) and rows[1]["val_images"] == 0
+    assert Epoch.from_row(rows[0]) == EPOCH
+    assert Epoch.from_row(rows[1]).validation is None
     with pytest.raises(FrozenInstanceError):
-        row.loss = 0.1
+        EPOCH.lr = 0.1
+
+
+HISTORY_COLUMNS = [  # of history.csv, which readers know by these names
+    *("epoch", "lr", "loss", "accuracy", "num_classes", "probabilities", "images_per_second"),
+    *("val_loss", "val_accuracy", "val_majority_share", "val_images", "val_largest_class"),
+    *("images", "batch_size", "tokens", "least_loss", "guess_loss"),
+]
+EPOCH = Epoch(
+    1,
+    lr=0.1,
+    train=Score(0.5, 1.0, 100),
+    validation=Score(0.25, 0.5, 50, majority_share=1.0, largest_class=0.5),
+    images_per_second=9.0,
+    evidence=Evidence(3, True, 32, 17, 0.1, 0.2),
+)
 
 
 def test_mirrored_predictions_have_no_log_of_zero():
@@ -436,19 +448,10 @@ def test_mirrored_predictions_have_no_log_of_zero():
 @pytest.mark.parametrize(
     "thing",
     [
-        Epoch(
-            1,
-            loss=0.5,
-            val_loss=0.25,
-            lr=0.1,
-            accuracy=1.0,
-            images_per_second=9.0,
-            val_accuracy=0.5,
-            val_majority_share=1,
-        ),
-        Score(0.5, 0.25, 1.0),
+        EPOCH,
+        Score(0.5, 0.25, 100),
         Recipe(lr=0.1),
-        diagnose([Epoch(1, loss=math.inf)]),
+        diagnose([Epoch(1, Score(math.inf))]),
     ],
     ids=lambda thing: type(thing).__name__,
 )

@@ -98,7 +98,7 @@ def bench_goal(name: str, seeds: int) -> None:
         set_seed(seed)
         model, train = make_network(data, settings), make_batches(data, settings)
         start = time.perf_counter()
-        fit(model, train, data.batches("validation", 512), settings.recipe, report=lambda row: None)
+        fit(model, train, data.batches("validation", 512), settings.recipe, callbacks=[])
         times.append(time.perf_counter() - start)
         accuracies.append(evaluate(with_tta(model, settings), data.batches("test", 512)).accuracy)
         print(

@@ -26,7 +26,7 @@ from vit_helpers.pretrained import Preprocess, save_weights
 from vit_helpers.pretrained.calibration import NOTE, Familiarity, fit_temperature
 from vit_helpers.pretrained.finetune import transfer_weights
 from vit_helpers.pretrained.masked import MaskedAutoencoder, pretrain
-from vit_helpers.training import evaluate, fit, set_seed
+from vit_helpers.training import Report, evaluate, fit, set_seed
 from vit_helpers.training.checkpoints import Checkpoint
 from vit_helpers.training.measurements import predict
 from vit_helpers.training.presets import RunSettings, load_data, make_batches, make_network
@@ -120,9 +120,13 @@ def classify(
         data.validation, sample_rows(data.validation.labels, 1000)
     )  # enough to see how it goes
     history = fit(
-        model, batches, Batches(some, 500, data.normalize), settings.recipe, callbacks=[checkpoint]
+        model,
+        batches,
+        Batches(some, 500, data.normalize),
+        settings.recipe,
+        callbacks=[checkpoint, Report()],
     )
-    minutes = sum(row.images / row.images_per_second for row in history) / 60
+    minutes = sum(epoch.train.images / epoch.images_per_second for epoch in history) / 60
     model.half().float()
     accuracy = {
         split: evaluate(model, data.batches(split, 500)).accuracy

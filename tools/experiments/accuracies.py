@@ -66,7 +66,7 @@ def cross_validate(goal: str, folds: str, seed: int) -> dict[str, Any]:
         set_seed(seed)
         model, batches = make_network(data, settings), make_batches(data, settings)
         start = time.perf_counter()
-        fit(model, batches, None, settings.recipe, report=lambda row: None)
+        fit(model, batches, None, settings.recipe, callbacks=[])
         seconds += time.perf_counter() - start
         logits, labels = predict(with_tta(model, settings), data.batches("test", 512))
         right[rows] = logits.argmax(1) == labels

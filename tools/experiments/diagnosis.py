@@ -186,7 +186,7 @@ def train(name: str, seed: int) -> dict[str, object]:
         Batches(images, BATCH, fault.prepare, True, fault.augment, mix),
         replace(recipe, **fault.recipe),
     )
-    history = fit(model, batches, validation, recipe, loss_fn=fault.loss, report=lambda row: None)
+    history = fit(model, batches, validation, recipe, loss_fn=fault.loss, callbacks=[])
     last, symptom = history[-1], diagnose(history).symptom
     drawn = {key: value for key, value in vars(plan).items() if key not in ("digits", "shares")}
     row = {
@@ -197,7 +197,7 @@ def train(name: str, seed: int) -> dict[str, object]:
         "largest": max(plan.shares),
         **drawn,
     }
-    row |= {"loss": last.loss, "accuracy": last.accuracy, "val_accuracy": last.val_accuracy}
+    row |= {name: last.to_row()[name] for name in ("loss", "accuracy", "val_accuracy")}
     return row | {"symptom": symptom, "right": symptom in fault.symptoms}
 
 

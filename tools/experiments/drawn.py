@@ -28,7 +28,7 @@ from vit_helpers.data.splits import Batches, Split, mean_and_std
 from vit_helpers.live.ink import reduce_ink
 from vit_helpers.pretrained import Preprocess, save_weights
 from vit_helpers.pretrained.files import Pretrained
-from vit_helpers.training import fit, set_seed
+from vit_helpers.training import Report, fit, set_seed
 from vit_helpers.training.recipe import Recipe
 from vit_helpers.vit import ViT, ViTConfig
 
@@ -125,7 +125,7 @@ def train(seed: int) -> Pretrained:
         batches,
         None,
         Recipe(**SETTINGS["recipe"]),
-        report=lambda epoch: print(f"seed {seed}", epoch, flush=True),
+        callbacks=[Report(lambda epoch: print(f"seed {seed}", epoch, flush=True))],
     )
     return Pretrained(model.eval(), preprocess, tuple("0123456789"))
 

@@ -53,7 +53,7 @@ def train_once(kind: str, seed: int) -> dict[str, Any]:
     held_out = Batches(validation, 512, data.normalize)
     if kind in AUGMENT:
         batches = Batches(train, 64, data.normalize, shuffle=True, augment=AUGMENT[kind])
-        fit(model, batches, held_out, Recipe(epochs=EPOCHS), report=lambda row: None)
+        fit(model, batches, held_out, Recipe(epochs=EPOCHS), callbacks=[])
     return {
         "augmentation": kind,
         "seed": seed,

@@ -127,7 +127,7 @@ def train_once(
             freeze(model) if way == "probe" else add_lora(model, rank=4) if way == "LoRA" else model
         )
     start = time.perf_counter()
-    fit(model, few, None, recipe, report=lambda row: None)
+    fit(model, few, None, recipe, callbacks=[])
     seconds = round(time.perf_counter() - start, 2)
     logits, labeled = predict(model, Batches(data.get_split(split), 500, normalize))
     right = logits.argmax(1) == labeled

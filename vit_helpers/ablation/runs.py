@@ -28,6 +28,7 @@ from vit_helpers.ablation.factorial import designed
 from vit_helpers.ablation.rows import Row, append_row, frame, pack, read_runs
 from vit_helpers.training import fit, predict, set_seed
 from vit_helpers.training.best import EarlyStopping
+from vit_helpers.training.measurements import UNKNOWN
 from vit_helpers.training.presets import (
     RunSettings,
     load_data,
@@ -225,23 +226,18 @@ def train_run(name: str, seed: int, settings: RunSettings, test: bool = False) -
     train, model = make_batches(data, settings), make_network(data, settings)
     start = time.perf_counter()
     stop = EarlyStopping(settings.patience)
-    last = fit(
-        model,
-        train,
-        data.batches("validation", 512),
-        settings.recipe,
-        callbacks=[stop],
-        report=lambda row: None,
-    )[-1]
+    validation = data.batches("validation", 512)
+    last = fit(model, train, validation, settings.recipe, callbacks=[stop])[-1]
+    score = last.validation or UNKNOWN
     row = {
         "change": name,
         "seed": seed,
         "seconds": time.perf_counter() - start,
         "settings": as_text(settings),
     }
-    row |= {"accuracy": last.val_accuracy, "loss": last.val_loss, "train_accuracy": last.accuracy}
+    row |= {"accuracy": score.accuracy, "loss": score.loss, "train_accuracy": last.train.accuracy}
     row |= {
-        "majority_share": last.val_majority_share,
+        "majority_share": score.majority_share,
         "parameters": sum(p.numel() for p in model.parameters()),
     }
     row["multiply_adds"] = multiply_adds(model, data)

@@ -5,7 +5,7 @@
 
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -34,8 +34,8 @@ FAULTS = tuple(sorted(fault for fault, _ in RUNS.values()))
 def mystery_runs() -> dict[str, list[dict[str, Any]]]:
     """Return five stored short runs on the digits, {"A": history, ...}, each with its fault.
 
-    A history is what `fit` returns, without learning rate and speed. It has 6 epochs of 30 batches
-    of 32 images.
+    A history has the rows of what `fit` returns, without learning rate and speed. It has 6 epochs
+    of 30 batches of 32 images.
     """
     return json.loads(KEPT.read_text(encoding="utf-8"))
 
@@ -78,14 +78,14 @@ def mystery_run(
         "label_smoothing": 0.0,
     }
     batches = Draws(train, data.normalize), data.batches("validation", 180)
-    history = fit(model, *batches, Recipe(**settings | change), report=lambda row: None)
+    history = fit(model, *batches, Recipe(**settings | change), callbacks=[])
     hidden = (
         "lr",
         "images_per_second",
         "probabilities",
     )  # they would reveal the fault, or depend on the machine
     return [
-        {key: value for key, value in asdict(row).items() if key not in hidden} for row in history
+        {key: value for key, value in row.to_row().items() if key not in hidden} for row in history
     ]
 
 

@@ -1,5 +1,6 @@
 """The data and the network of a run, from scratch or from trained weights, and the model that comes out of it."""
 
+import math
 from base64 import b64decode, b64encode
 from collections.abc import Sequence
 from dataclasses import replace
@@ -22,7 +23,7 @@ from vit_helpers.pretrained.files import load_weights, read_notes, save_weights
 from vit_helpers.pretrained.finetune import add_lora, freeze, merge_lora, transfer_weights
 from vit_helpers.pretrained.preprocess import Preprocess
 from vit_helpers.pretrained.sources import RUN_WEIGHTS, find_file, load_pretrained
-from vit_helpers.training import Epoch, fit
+from vit_helpers.training import Epoch, Report, fit
 from vit_helpers.training.best import EarlyStopping, HistoryFile, KeepBest, best_epoch
 from vit_helpers.training.checkpoints import Checkpoint
 from vit_helpers.training.presets import RunSettings, load_data, make_batches, make_network
@@ -75,8 +76,8 @@ def save_run(
     model.load_state_dict(weights)
     preprocess = Preprocess(min(data.image_size), data.image_size, "bilinear", data.mean, data.std)
     notes = {
-        "epoch": str(epoch.epoch),
-        "validation loss": repr(epoch.val_loss),
+        "epoch": str(epoch.number),
+        "validation loss": validation_loss(epoch),
         "tta": "yes" if settings.tta else "no",
     }
     if seen is not None:
@@ -93,6 +94,11 @@ def seen_images(data: Any, settings: RunSettings) -> bytes | None:
     )
 
 
+def validation_loss(epoch: Epoch) -> str:
+    """Write the validation loss of an epoch with all its digits, to tell epochs apart."""
+    return repr(epoch.validation.loss if epoch.validation else math.nan)
+
+
 def check_best(path: Path, history: Sequence[Epoch]) -> str:
     """What to print if the best epoch's weights are missing; ValueError if a file is damaged, or would be overwritten."""
     epoch = best_epoch(history)
@@ -100,7 +106,8 @@ def check_best(path: Path, history: Sequence[Epoch]) -> str:
         return f"note: {path} with the weights of epoch {epoch} is missing; without a better epoch, the last one is tested\n"
     try:
         load_weights(path)
-        losses, notes = {str(row.epoch): repr(row.val_loss) for row in history}, read_notes(path)
+        losses = {str(row.number): validation_loss(row) for row in history}
+        notes = read_notes(path)
         kept, loss = notes.get("epoch", ""), notes.get("validation loss")
         later = kept in (
             str(len(history) + 1),
@@ -127,10 +134,8 @@ def fit_run(
         shard_batches(x)
         for x in (make_batches(data, settings), evaluation_batches(data, "validation"))
     )
-    after, best = (
-        (EarlyStopping(settings.patience), HistoryFile(out / "history.csv")),
-        out / RUN_WEIGHTS,
-    )
+    best = out / RUN_WEIGHTS
+    after = [EarlyStopping(settings.patience), HistoryFile(out / "history.csv"), Report()]
     if not settings.keeps_weights:
         history = fit(
             model, train, validation, settings.recipe, device=device, callbacks=[keep, *after]

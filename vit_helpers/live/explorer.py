@@ -15,7 +15,7 @@ from vit_helpers.data import load
 from vit_helpers.inspection import attention_map
 from vit_helpers.live.ink import reduce_ink
 from vit_helpers.live.page import bundle
-from vit_helpers.plots import attention, explorer, style
+from vit_helpers.plots import attention_steps, explorer, style
 from vit_helpers.pretrained import load_pretrained
 from vit_helpers.pretrained.sources import find_file
 
@@ -47,7 +47,7 @@ class Explorer:
     def data(self) -> dict[str, Any]:
         """What `mount` of widget.js builds the part from; FileNotFoundError without the weights."""
         if self.part == "attend":
-            tokens, z, W = attention.read_example()
+            tokens, z, W = attention_steps.read_example()
             return {
                 "part": self.part,
                 "tokens": tokens,
@@ -65,12 +65,12 @@ class Explorer:
     def still(self) -> tuple[Figure, str]:
         """The first state of the widget as a figure, and its alt text"""
         if self.part == "attend":
-            tokens, z, W = attention.read_example()
+            tokens, z, W = attention_steps.read_example()
             alt = (
                 f"Queries, keys, values, scores, weights and outputs of {len(tokens)} tokens, "
                 "with all of their numbers."
             )
-            return attention.draw_all_steps(z @ W["q"], z @ W["k"], z @ W["v"], tokens), alt
+            return attention_steps.draw_all_steps(z @ W["q"], z @ W["k"], z @ W["v"], tokens), alt
         model, preprocess, names = load_pretrained(self.weights)
         if self.images is None:
             ink = explorer.draw_stroke(explorer.A_THREE)

@@ -1,7 +1,8 @@
-"""Figures: a function takes data and draws into the axes (`ax`) that it is given, or a new figure.
+"""Figures: a function takes data and returns a finished `Picture`; parts draw into axes (`ax`).
 
 style      : colors, text sizes, axes, `show`
 canvas     : the drawing kit: tables of numbers, frames, arrows, texts
+figure     : `Picture`, which shows itself as a cell's last line, and knows its alt text
 images     : images and grids of them, patches, attention over an image, bars, color bars
 
 The other files have the name of the notebook that they serve first, and a topic where there are two:
@@ -9,7 +10,7 @@ The other files have the name of the notebook that they serve first, and a topic
 00 start_here, start_here_map (the map that opens notebooks 00 to 05)
 01 patches, patches_reshaping
 02 embeddings, embeddings_positions
-03 attention
+03 attention, attention_steps
 04 encoder
 05 vit, vit_attention
 06 data, data_pipeline

@@ -325,7 +325,7 @@ def draw_interaction(
         ax.set_xlim(-0.4, len(levels) - 0.6)
         style.style_axes(ax, title, x, y if ax is axes[0, 0] else "")
     if heading:
-        fig.suptitle(heading, x=0, ha="left", fontsize=style.TEXT_SIZE + 1, color=style.TEXT)
+        style.title_figure(fig, heading, x=0)
     words = {
         "ncols": 3,
         "fontsize": style.TEXT_SIZE,

@@ -37,7 +37,7 @@ def draw_experiment(
     """
     sizes = {"height_ratios": (1, 1, 1.25, 1.1), "width_ratios": (2.5, 1)}
     fig, axes = style.new_figure(9, 6.2, nrows=4, ncols=2, gridspec_kw=sizes)
-    fig.suptitle(title or "", x=0.005, ha="left", fontsize=style.TEXT_SIZE + 1, color=style.TEXT)
+    style.title_figure(fig, title)
     step, some = changed.astype(int) - baseline.astype(int), slice(*images)
     titles = [f"{name} (dark: classified correctly)" for name in names]
     titles += ["Difference (+ only the change is correct, − only the baseline)"]

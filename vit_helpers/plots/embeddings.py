@@ -43,7 +43,7 @@ def draw_patch_similarity(
     numbers = [str(i) for i in range(grid[0] * grid[1])]
     fig = style.blank_figure(9, 3.7, layout="constrained")
     title = "Similar patches become similar tokens, even with random weights"
-    fig.suptitle(title, x=0.005, ha="left", fontsize=style.TEXT_SIZE + 1, color=style.TEXT)
+    style.title_figure(fig, title)
     layout = [["image", *(f"{name} {patch}" for patch in chosen)] for name in tables]
     axes = fig.subplot_mosaic(layout, width_ratios=[1.5, *(1 for _ in chosen)])
     draw_grid(

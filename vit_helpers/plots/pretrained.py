@@ -130,7 +130,7 @@ def draw_resized(learned: Tensor, resized: Mapping[str, Tensor]) -> Figure:
     (first, basis), *others = resized.items()
     fig, axes = style.new_figure(9, 3.3, ncols=2 + len(others))
     title = "Four libraries interpolate the same position embeddings differently"
-    fig.suptitle(title, x=0.005, ha="left", fontsize=style.TEXT_SIZE + 1, color=style.TEXT)
+    style.title_figure(fig, title)
     top = float(max(learned.abs().max(), basis.abs().max()))
     panels = {
         f"learned, {learned.shape[0]} x {learned.shape[1]}": learned,
@@ -217,7 +217,7 @@ def draw_reconstructions(
     images, predicted: (n, H, W), from 0 to 1;  hidden: (n, H / P, W / P), True where a patch is hidden
     """
     fig, axes = style.new_figure(9, 3.8, nrows=3, ncols=len(images))
-    fig.suptitle(title or "", x=0.005, ha="left", fontsize=style.TEXT_SIZE + 1, color=style.TEXT)
+    style.title_figure(fig, title)
     names = ("the encoder's\ninput", "hidden half\npredicted", "original")
     marks = (shade_patches, frame_patches, None)
     for name, line, row, mark in zip(names, axes, (images, predicted, images), marks, strict=True):

@@ -17,7 +17,7 @@ def draw_holdings(frames: Mapping[str, Any], blocks: int, title: str | None = No
     frames: {name: boolean (processes, blocks * parts)}; the parts of a block are neighbors
     """
     fig, axes = style.new_figure(9, 2.9, ncols=len(frames), sharey=True)
-    fig.suptitle(title or "", x=0.005, ha="left", fontsize=style.TEXT_SIZE + 1, color=style.TEXT)
+    style.title_figure(fig, title)
     for ax, (name, held) in zip(axes, frames.items(), strict=True):
         processes, parts = held.shape
         for (row, column), there in np.ndenumerate(np.asarray(held)):
@@ -56,7 +56,7 @@ def draw_ring(
     states: {name: (processes, pieces) numbers}; totals: the sum of each piece over all processes
     """
     fig, axes = style.new_figure(9, 3.1, ncols=len(states), sharey=True)
-    fig.suptitle(title or "", x=0.005, ha="left", fontsize=style.TEXT_SIZE + 1, color=style.TEXT)
+    style.title_figure(fig, title)
     before = next(iter(states.values()))
     for ax, (name, state) in zip(axes, states.items(), strict=True):
         processes, pieces = np.shape(state)

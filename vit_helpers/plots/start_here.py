@@ -366,6 +366,6 @@ def draw_heads(
             weight="bold",
         )
     fig.get_layout_engine().set(h_pad=0.1)  # inches, so that the title stands apart from the panels
-    fig.suptitle(title, x=0.01, ha="left", fontsize=style.TEXT_SIZE + 1, color=style.TEXT)
+    style.title_figure(fig, title, x=0.01)
     square_key(fig, top)
     return fig

@@ -6,12 +6,12 @@ from math import exp
 from typing import Any
 
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.patches import Circle, FancyBboxPatch, Polygon, Rectangle
 from matplotlib.typing import ColorType
 
 from vit_helpers.plots import style
 from vit_helpers.plots.canvas import arrow, tint
+from vit_helpers.plots.figure import Picture
 
 WIDTH, HEIGHT = 900, 460  # in hundredths of an inch, the unit of every length below
 SIZE = 11  # points
@@ -37,6 +37,17 @@ TAGS = {  # the middle of "you are here"
     "attention": (577, 221),
     "encoder": (242, 221),
     "vit": (362, 445),
+}
+IN_COLOR = "; this notebook's part is in color:"
+SUBJECTS = {  # how the description goes on, for each value of `here`
+    None: ": the model, one encoder block, one attention head, and one dot product",
+    "model": ": from image to classes, one encoder block, one attention head, one dot product",
+    "patches": f"{IN_COLOR} an image (C, H, W) is cut into a sequence of patches (N, C·P·P)",
+    "embeddings": f"{IN_COLOR} patch embedding, class token, and the positions that are added",
+    "attention": f"{IN_COLOR} attention in the encoder block, one head, and one dot product of "
+    "a query and a key",
+    "encoder": f"{IN_COLOR} the encoder block with its norms, attention, MLP and residual stream",
+    "vit": f"{IN_COLOR} the whole model from image through patches, tokens and blocks to classes",
 }
 TITLES = (  # part, left end, height, title, notebooks that treat it
     ("model title", 12, 445, "the model", "notebooks 00, 01, 02, 05"),
@@ -212,11 +223,12 @@ class _Canvas:
         )
 
 
-def draw_overview(here: str | None = None) -> Figure:
-    """Draw the model and, each enlarged from the one before, a block, a head and a dot product; return the figure.
+def draw_overview(here: str | None = None) -> Picture:
+    """Draw the model and, each enlarged from the one before, a block, a head and a dot product.
 
-    here  : the parts in color, which get the label "you are here": "model" (everything), "patches", "embeddings",
-            "attention", "encoder" or "vit"; None draws everything in color, without the label
+    here  : the parts in color, which get the label "you are here": "model" (everything),
+            "patches", "embeddings", "attention", "encoder" or "vit"; None draws everything in
+            color, without the label
     raises: ValueError if `here` is another name
     """
     if here is not None and here not in PARTS:
@@ -238,7 +250,7 @@ def draw_overview(here: str | None = None) -> Figure:
     if here is not None:
         ground = {"boxstyle": "round,pad=0.2", "facecolor": BOX, "edgecolor": BOX}
         canvas.text("tag", *TAGS[here], "you are here", color="white", bbox=ground)
-    return fig
+    return Picture(fig, f"A map of the Vision Transformer at four depths{SUBJECTS[here]}.")
 
 
 def draw_insets(canvas: _Canvas) -> None:

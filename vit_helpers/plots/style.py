@@ -85,6 +85,11 @@ def new_axes(ax: Axes | None, width: float = 9.0, height: float = 3.0) -> Axes:
     return new_figure(width, height)[1] if ax is None else ax
 
 
+def title_figure(fig: Figure, title: str | None, x: float = 0.005) -> None:
+    """Write a title at the left, above all panels of a figure."""
+    fig.suptitle(title or "", x=x, ha="left", fontsize=TEXT_SIZE + 1, color=TEXT)
+
+
 def style_axes(
     ax: Axes, title: str | None = None, x: str | None = None, y: str | None = None
 ) -> Axes:

@@ -18,20 +18,28 @@ REDRAW = 0.5  # seconds between two figures while a model trains
 UNITS = {"loss": "loss (nats)", "accuracy": "accuracy (fraction of images)"}
 
 
-class Row(Protocol):
-    """The measurements of one epoch by name: a dict, or what `fit` returns."""
+class Epoch(Protocol):
+    """The measurements of one epoch, as `fit` returns them."""
 
-    def __getitem__(self, name: str, /) -> Any: ...
+    def to_row(self) -> dict[str, Any]: ...
+
+
+Row = Mapping[str, Any]  # the measurements of one epoch by name
+
+
+def as_rows(history: Sequence[Epoch | Row]) -> list[Row]:
+    """Return the measurements of each epoch by name, of epochs or of stored rows."""
+    return [row if isinstance(row, Mapping) else row.to_row() for row in history]
 
 
 def draw_curve(
-    history: Sequence[Row], key: str, ax: Axes | None = None, title: str | None = None
+    history: Sequence[Epoch | Row], key: str, ax: Axes | None = None, title: str | None = None
 ) -> Axes:
     """Training (dashed) and validation, one point an epoch.
 
-    history: rows of `fit`;  key: "loss" or "accuracy"
+    history: what `fit` returns, or rows of it;  key: "loss" or "accuracy"
     """
-    ax = style.new_axes(ax, 6, 3.5)
+    ax, history = style.new_axes(ax, 6, 3.5), as_rows(history)
     epochs = [row["epoch"] for row in history]
     marker = "o" if len(epochs) < 3 else None  # a line needs two points to be seen
     ax.plot(
@@ -54,9 +62,10 @@ def draw_curve(
     return style.style_axes(ax, title, "epoch", UNITS[key])
 
 
-def draw_curves(history: Sequence[Row], floor: float | None = None) -> Figure:
+def draw_curves(history: Sequence[Epoch | Row], floor: float | None = None) -> Figure:
     """Loss and accuracy side by side on a new figure, which is returned.  floor: the lowest loss possible, a dotted line"""
     fig, (left, right) = style.new_figure(9, 3.4, ncols=2)
+    history = as_rows(history)
     last = history[-1]
     draw_curve(history, "loss", left, f"Validation loss ends at {last['val_loss']:.3f}")
     if floor is not None:
@@ -117,8 +126,9 @@ def smoothed_loss(probability: Tensor, num_classes: int, smoothing: float) -> Te
 
 
 class LiveCurves:
-    """Curves that grow while `fit` trains, in one output cell: `fit(..., report=LiveCurves(epochs))`.
+    """Curves that grow while `fit` trains, in one output cell.
 
+    Use them as `fit(..., callbacks=[Report(LiveCurves(epochs))])`.
     epochs: how many there will be.  Outside a notebook, each epoch prints a line instead.
     """
 
@@ -127,7 +137,8 @@ class LiveCurves:
         self.history: list[Row] = []
         self.place: Any = None  # the output in which IPython shows the figure
 
-    def __call__(self, row: Row) -> None:
+    def __call__(self, epoch: Epoch | Row) -> None:
+        (row,) = as_rows([epoch])
         self.history.append(row)
         if not in_notebook():
             print(
@@ -171,37 +182,36 @@ def in_notebook() -> bool:
 
 
 def draw_runs(
-    runs: Mapping[str, Sequence[Row]],
-    healthy: Sequence[Row] | None = None,
+    runs: Mapping[str, Sequence[Epoch | Row]],
+    healthy: Sequence[Epoch | Row] | None = None,
     verdicts: Mapping[str, str] | None = None,
 ) -> Figure:
     """For each run a column with its loss above its accuracy, epoch by epoch; returns the figure.
 
-    runs    : {title: rows of `fit`}, two to six of them
+    runs    : {title: what `fit` returns, or rows of it}, two to six of them
     healthy : a run to compare with, whose validation is drawn in gray in every column
     verdicts: what is written into a run's upper panel, by its title
     A loss above twice that of a uniform prediction is a triangle at the upper edge.
     """
-    uniform_loss = math.log(next(iter(runs.values()))[0]["num_classes"])
-    seen = [
-        row[key]
-        for rows in (*runs.values(), healthy or ())
-        for row in rows
-        for key in ("loss", "val_loss")
-    ]
+    rows_of = {title: as_rows(history) for title, history in runs.items()}
+    healthy_rows = as_rows(healthy or ())
+    every_row = [row for rows in (*rows_of.values(), healthy_rows) for row in rows]
+    K = max(row["num_classes"] for row in every_row)
+    uniform_loss = math.log(K)
+    seen = [row[key] for row in every_row for key in ("loss", "val_loss")]
     highest = max(uniform_loss, *(loss for loss in seen if loss < math.inf))
     ceiling = min(
         2 * uniform_loss, (1.7 if verdicts else 1.1) * highest
     )  # verdicts stand above the curves
     shared = {"sharex": "col", "sharey": "row", "squeeze": False}
     fig, axes = style.new_figure(9, 4.8 if verdicts else 4.2, nrows=2, ncols=len(runs), **shared)
-    for column, (title, history) in zip(axes.T, runs.items(), strict=True):
-        K, epochs = history[0]["num_classes"], [row["epoch"] for row in history]
+    for column, (title, history) in zip(axes.T, rows_of.items(), strict=True):
+        epochs = [row["epoch"] for row in history]
         for ax, key, uniform, top in zip(
             column, UNITS, (math.log(K), 1 / K), (ceiling, 1.03), strict=True
         ):
-            if healthy:
-                values = [row["val_" + key] for row in healthy]
+            if healthy_rows:
+                values = [row["val_" + key] for row in healthy_rows]
                 ax.plot(
                     range(1, len(values) + 1),
                     values,

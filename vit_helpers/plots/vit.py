@@ -362,7 +362,7 @@ def draw_differences(
         ax.set_xticklabels(
             [f"≤ $10^{{{math.log10(least):.0f}}}$", "$10^{-5}$", "$10^{-3}$", "$10^{-1}$"]
         )
-    fig.suptitle(title, x=0.01, ha="left", fontsize=style.TEXT_SIZE + 1, color=style.TEXT)
+    style.title_figure(fig, title, x=0.01)
     fig.supxlabel(
         "difference from the correct model, as a fraction of the largest logit",
         fontsize=style.TEXT_SIZE,

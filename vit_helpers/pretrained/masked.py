@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from vit_helpers.embeddings import sincos_positions
 from vit_helpers.encoder import Block
 from vit_helpers.patches import patchify
-from vit_helpers.training import Recipe, fit
+from vit_helpers.training import Recipe, Report, fit
 from vit_helpers.training.loop import SizedBatches
 from vit_helpers.vit import ViT
 
@@ -105,7 +105,9 @@ def pretrain(
 
     recipe: its label smoothing is not used;  report: called with the epoch's number and its loss;  raises: as `fit`
     """
-    say = (lambda row: report(row.epoch, row.loss)) if report else lambda row: None
+    callbacks = []
+    if report:
+        callbacks.append(Report(lambda epoch: report(epoch.number, epoch.train.loss)))
     history = fit(
         autoencoder,
         ImagesAsTargets(batches),
@@ -113,6 +115,6 @@ def pretrain(
         recipe,
         device=device,
         loss_fn=autoencoder.loss,
-        report=say,
+        callbacks=callbacks,
     )
-    return [row.loss for row in history]
+    return [epoch.train.loss for epoch in history]

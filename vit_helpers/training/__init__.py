@@ -1,6 +1,6 @@
-"""Training: the loop, recipes and optimizers, checkpoints, diagnosis, several processes, and a CNN for comparison."""
+"""Training: loop, recipes, optimizers, callbacks, checkpoints, diagnosis, a CNN to compare with."""
 
-from vit_helpers.training.callbacks import Callback
+from vit_helpers.training.callbacks import Callback, Report
 from vit_helpers.training.loop import fit, set_seed
 from vit_helpers.training.measurements import Epoch, FlipTTA, Score, evaluate, predict, print_epoch
 from vit_helpers.training.recipe import Recipe
@@ -10,6 +10,7 @@ __all__ = [
     "Epoch",
     "FlipTTA",
     "Recipe",
+    "Report",
     "Score",
     "evaluate",
     "fit",

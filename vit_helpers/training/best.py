@@ -1,7 +1,6 @@
-"""The best epoch of a run, whose weights are kept; early stopping where none follows; and the history as a table."""
+"""The best epoch of a run, whose weights are kept; early stopping; and the history as a table."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
 from os import PathLike
 from pathlib import Path
 
@@ -11,41 +10,51 @@ from torch import Tensor
 from vit_helpers._files import write_aside
 from vit_helpers.distributed import full_state_dict, is_main_process
 from vit_helpers.training.callbacks import Callback, Run
-from vit_helpers.training.measurements import Epoch
+from vit_helpers.training.measurements import UNKNOWN, Epoch, Score
 
 
 def best_epoch(history: Sequence[Epoch]) -> int:
-    """The number of the epoch with the highest validation accuracy; of equal ones, that with the lowest validation loss.
+    """Return the number of the epoch with the highest validation accuracy.
 
-    >>> best_epoch([Epoch(1, val_accuracy=0.5, val_loss=1.0), Epoch(2, val_accuracy=0.5, val_loss=0.9)])
+    Of equal ones it is that with the lowest validation loss.
+
+    >>> scores = [Score(loss=1.0, accuracy=0.5), Score(loss=0.9, accuracy=0.5)]
+    >>> best_epoch([Epoch(n, UNKNOWN, score) for n, score in enumerate(scores, start=1)])
     2
     """
     if not history:
         raise ValueError("an empty history has no best epoch")
-    return max(history, key=lambda row: (row.val_accuracy, -row.val_loss)).epoch
+    return max(history, key=rank).number
+
+
+def rank(epoch: Epoch) -> tuple[float, float]:
+    """Return what is highest for the best epoch."""
+    score: Score = epoch.validation or UNKNOWN
+    return score.accuracy, -score.loss
 
 
 class KeepBest(Callback):
     """Calls save(weights, epoch) in the main process after every epoch that is the best so far.
 
-    weights: the whole state dict, on the CPU.  Give it to `fit` before its `Checkpoint`, so that what a checkpoint counts
-    as the best epoch has been saved.
+    weights: the whole state dict, on the CPU.  Give it to `fit` before its `Checkpoint`, so that what
+    a checkpoint counts as the best epoch has been saved.
     """
 
     def __init__(self, save: Callable[[dict[str, Tensor], Epoch], object]) -> None:
         self.save = save
 
     def on_epoch_end(self, run: Run) -> None:
-        if best_epoch(run.history) == run.history[-1].epoch:
-            weights = full_state_dict(
-                run.model
-            )  # in every process: a sharded model is gathered from all
-            if is_main_process():
-                self.save(weights, run.history[-1])
+        epoch = run.history[-1]
+        if best_epoch(run.history) != epoch.number:
+            return
+        # in every process: a sharded model is gathered from all
+        weights = full_state_dict(run.model)
+        if is_main_process():
+            self.save(weights, epoch)
 
 
 class EarlyStopping(Callback):
-    """Stops the training after `patience` epochs without a better one, see `best_epoch`; None for never.
+    """Stops the training after `patience` epochs without a better one; None for never.
 
     Give it to `fit` after its `Checkpoint`, so that a run that was stopped stays so when it is resumed.
     """
@@ -55,13 +64,13 @@ class EarlyStopping(Callback):
 
     def on_fit_start(self, run: Run) -> None:
         if self.patience is not None and run.history:
-            run.stop = run.history[-1].epoch - best_epoch(run.history) >= self.patience
+            run.stop = run.history[-1].number - best_epoch(run.history) >= self.patience
 
     on_epoch_end = on_fit_start
 
 
 class HistoryFile(Callback):
-    """Keeps the history as a CSV file, a row for each epoch and a column for each field of `Epoch`."""
+    """Keeps the history as a CSV file, a row for each epoch, see `Epoch.to_row`."""
 
     def __init__(self, path: str | PathLike[str]) -> None:
         self.path = Path(path)
@@ -69,4 +78,5 @@ class HistoryFile(Callback):
     def on_epoch_end(self, run: Run) -> None:
         if is_main_process():
             with write_aside(self.path) as part:
-                pd.DataFrame([asdict(row) for row in run.history]).to_csv(part, index=False)
+                rows = [epoch.to_row() for epoch in run.history]
+                pd.DataFrame(rows).to_csv(part, index=False)

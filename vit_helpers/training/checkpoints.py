@@ -1,7 +1,7 @@
 """Checkpoints: all that a run needs to be resumed, written so that no interruption loses it.
 
 A file holds a dict: `model`, `optimizer`, `schedule`, `random` (the generators' states), `recipe`,
-`total` (the steps of the whole run), `history` (a dict per epoch) and `about` (what the caller wants
+`total` (the steps of the whole run), `history` (a row per epoch) and `about` (what the caller wants
 kept). Of several processes the first writes it and all read it. It holds whole tensors, also those of
 a sharded model, so that any number of processes can resume from it, sharded or not.
 """
@@ -67,7 +67,7 @@ class Checkpoint(Callback):
             "random": {"cpu": torch.get_rng_state(), "cuda": torch.cuda.get_rng_state_all()},
             "recipe": asdict(run.recipe),
             "total": run.steps,
-            "history": [asdict(row) for row in run.history],
+            "history": [epoch.to_row() for epoch in run.history],
             "about": self.about or {},
         }
         save_file(self.path, state)
@@ -122,7 +122,7 @@ def load_checkpoint(path: str | PathLike[str]) -> State:
         raise ValueError(
             f"{file} is not a checkpoint of this package: it lacks {', '.join(missing)}"
         )
-    return state | {"history": [Epoch(**row) for row in state["history"]]}
+    return state | {"history": [Epoch.from_row(row) for row in state["history"]]}
 
 
 def restore(state: State, run: Run) -> None:

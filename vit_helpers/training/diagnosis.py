@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from vit_helpers.training.measurements import Epoch
+from vit_helpers.training.measurements import UNKNOWN, Epoch, Score
 
 CONSTANT = 0.98  # fraction of the validation images that get one and the same prediction
 FEW = 30  # validation images, which may get the same class by chance
@@ -19,9 +19,8 @@ CLOSE = 0.01  # how far, in proportion, a loss that sits at a logarithm may be f
 GAP = 0.1  # between training and validation accuracy
 RISEN = 1.1  # times its lowest: a validation loss so high shows that a gap is not chance
 POOR = 0.9  # training accuracy
-ADVICE = tomllib.loads(
-    Path(__file__).with_suffix(".toml").read_text(encoding="utf-8")
-)  # {symptom: what to try}
+TEXTS = Path(__file__).with_suffix(".toml").read_text(encoding="utf-8")
+ADVICE = tomllib.loads(TEXTS)  # {symptom: what to try}
 
 
 class Diagnosis(NamedTuple):
@@ -37,131 +36,150 @@ class Diagnosis(NamedTuple):
 def diagnose(history: Sequence[Epoch | Mapping[str, Any]]) -> Diagnosis:
     """Name the symptom of a run from its history, the most serious first.
 
-    history: what `fit` returns, or dicts with the same names
-    returns: `Diagnosis`; its symptom is "not finite", "softmax twice", "constant prediction", "stuck at ln K",
-             "stuck at ln(COUNT)" for another count that the run knows, "no better than guessing", "overfitting",
-             "underfitting", "not validated" or "healthy"
+    history: what `fit` returns, or rows of it (see `Epoch.to_row`)
+    returns: `Diagnosis`; its symptom is "not finite", "softmax twice", "constant prediction",
+             "stuck at ln K", "stuck at ln(COUNT)" for another count that the run knows,
+             "no better than guessing", "overfitting", "underfitting", "not validated" or "healthy"
     raises : ValueError when the history is empty
 
     Differences that chance alone could produce in a validation split of this size are not reported.
     """
     if not history:
         raise ValueError("an empty history cannot be diagnosed")
-    rows = [row if isinstance(row, Epoch) else Epoch.from_dict(row) for row in history]
-    last = next((row for row in rows if not_finite(row)), rows[-1])
-    best = min(rows, key=lambda row: row.val_loss)
-    K = max(last.num_classes, 1)
-    least = math.log(math.e + K - 1) - 1  # loss when the right output is 1 and all others are 0
-    count, value = stuck_count(rows) or ("", 0)
-    guess, ln_k, ln = guess_loss(last), math.log(K), math.log(max(value, 1))
-    shares = f", or {guess:.2f} by their shares" if 0 < guess < ln_k - 0.01 else ""
+    epochs = [row if isinstance(row, Epoch) else Epoch.from_row(row) for row in history]
+    last = next((epoch for epoch in epochs if not_finite(epoch)), epochs[-1])
+    best = min(epochs, key=lambda epoch: score_of(epoch).loss)
+    K = max(last.evidence.num_classes, 1)
+    count, value = stuck_count(epochs) or ("", 0)
+    guess, ln_k = guess_loss(last), math.log(K)
     words = {
         "last": last,
+        "train": last.train,
+        "validation": score_of(last),
         "best": best,
+        "lowest": score_of(best).loss,
+        "K": K,
+        "ln_k": ln_k,
+        "least": math.log(math.e + K - 1) - 1,  # loss when the right output is 1 and all others 0
         "count": count,
         "value": value,
-        "ln": ln,
-        "ln_k": ln_k,
-        "shares": shares,
+        "ln": math.log(max(value, 1)),
+        "shares": f", or {guess:.2f} by their shares" if 0 < guess < ln_k - 0.01 else "",
     }
-    symptom = find_symptom(last, count, best.val_loss)
-    return Diagnosis(symptom.format(count=count), ADVICE[symptom].format(least=least, **words))
+    symptom = find_symptom(last, count, score_of(best).loss)
+    return Diagnosis(symptom.format(count=count), ADVICE[symptom].format(**words))
 
 
-def find_symptom(row: Epoch, count: str, lowest: float) -> str:
-    """The most serious symptom, a key of diagnosis.toml.  count: see `stuck_count`; lowest: the lowest validation loss
+def find_symptom(epoch: Epoch, count: str, lowest: float) -> str:
+    """Find the most serious symptom, a key of diagnosis.toml.
 
-    Loss and accuracy cannot show a softmax before the loss for few classes: with 2 of them the loss stays above 0.31, where
-    label smoothing alone can keep that of a healthy training. The outputs always show it.
+    count: see `stuck_count`;  lowest: the lowest validation loss
+
+    Loss and accuracy cannot show a softmax before the loss for few classes: with 2 of them the loss
+    stays above 0.31, where label smoothing alone can keep that of a healthy training. The outputs
+    always show it.
     """
-    chance, largest = is_chance(row), row.val_largest_class
-    gap = GAP + (margin(row.val_accuracy, row.val_images) if row.val_loss < RISEN * lowest else 0)
-    if not_finite(row):
+    train, score = epoch.train, score_of(epoch)
+    chance, largest = is_chance(epoch), score.largest_class
+    if not_finite(epoch):
         return "not finite"
-    if row.probabilities:
+    if epoch.evidence.probabilities:
         return "softmax twice"
     if count not in ("", "classes"):
         return "stuck at ln({count})"
-    unlearned = not row.val_images or (chance and (largest <= RARE or is_stuck(row)))
-    few = (
-        0 < row.val_images < FEW and row.accuracy >= POOR
-    )  # what fits its training images is not constant
-    if unlearned and row.val_majority_share >= CONSTANT > row.val_accuracy and not few:
+    unlearned = not score.images or (chance and (largest <= RARE or is_stuck(epoch)))
+    # what fits its training images is not constant
+    few = 0 < score.images < FEW and train.accuracy >= POOR
+    if unlearned and score.majority_share >= CONSTANT > score.accuracy and not few:
         return "constant prediction"
-    if is_stuck(row) or count == "classes":
+    if is_stuck(epoch) or count == "classes":
         return "stuck at ln K"
-    if row.val_images and chance and largest <= RARE and not row.accuracy >= POOR:
+    if score.images and chance and largest <= RARE and not train.accuracy >= POOR:
         return "no better than guessing"
-    if row.accuracy - row.val_accuracy >= gap:
+    gap = GAP + (margin(score.accuracy, score.images) if score.loss < RISEN * lowest else 0)
+    if train.accuracy - score.accuracy >= gap:
         return "overfitting"
-    if (
-        row.accuracy < POOR
-        and not row.val_accuracy + margin(row.val_accuracy, row.val_images, 3) >= POOR
-    ):
+    highest = score.accuracy + margin(score.accuracy, score.images, errors=3)
+    if train.accuracy < POOR and not highest >= POOR:
         return "underfitting"
-    return "not validated" if math.isnan(row.val_accuracy) else "healthy"
+    return "healthy" if epoch.validation else "not validated"
 
 
-def not_finite(row: Epoch) -> bool:
-    """Whether a loss is not finite; a validation loss counts only if there was a validation, which has an accuracy."""
-    return not math.isfinite(row.loss) or (
-        not math.isfinite(row.val_loss) and not math.isnan(row.val_accuracy)
-    )
+def score_of(epoch: Epoch) -> Score:
+    """Return the validation score of an epoch, all NaN if there is none: no comparison holds."""
+    return epoch.validation or UNKNOWN
 
 
-def guess_loss(row: Epoch) -> float:
-    """The lowest loss of a constant prediction; ln K if the class frequencies are unknown, 0 if it is not cross-entropy."""
-    return row.guess_loss if row.batch_size else math.log(max(row.num_classes, 1))
+def not_finite(epoch: Epoch) -> bool:
+    """Say whether a loss of training or validation is not finite."""
+    losses = [epoch.train.loss, *([epoch.validation.loss] if epoch.validation else [])]
+    return not all(map(math.isfinite, losses))
+
+
+def guess_loss(epoch: Epoch) -> float:
+    """Return the lowest loss of a constant prediction.
+
+    It is ln K if the class frequencies are unknown, 0 if the loss is not cross-entropy.
+    """
+    evidence = epoch.evidence
+    return evidence.guess_loss if evidence.batch_size else math.log(max(evidence.num_classes, 1))
 
 
 def margin(share: float, images: int, errors: float = 2) -> float:
-    """Two standard errors of a fraction of so many images; 0 if their number is unknown"""
+    """Return two standard errors of a fraction of so many images; 0 if their number is unknown."""
     return errors * math.sqrt(share * (1 - share) / images) if images else 0.0
 
 
-def is_chance(row: Epoch) -> bool:
-    """Whether always predicting the most frequent class is as accurate in validation, within the error of so many images."""
-    share = row.val_largest_class if row.val_images else 1 / max(row.num_classes, 1)
-    return (
-        row.val_accuracy <= share + margin(share, row.val_images)
-        and not row.val_accuracy == 1 > share
-    )
+def is_chance(epoch: Epoch) -> bool:
+    """Say whether always predicting the most frequent class is as accurate in validation.
+
+    That holds within the error of so many images.
+    """
+    score, K = score_of(epoch), max(epoch.evidence.num_classes, 1)
+    share = score.largest_class if score.images else 1 / K
+    above = score.accuracy > share + margin(share, score.images)
+    return not (above or math.isnan(score.accuracy) or score.accuracy == 1 > share)
 
 
-def is_stuck(row: Epoch) -> bool:
-    """Whether the loss is that of a constant prediction, although lower is possible, and no validation accuracy is high"""
-    guess, least = guess_loss(row), row.least_loss
-    learned = row.val_accuracy >= POOR and not is_chance(row)
-    untrained = (
-        row.epoch == 1 and 0 < row.images <= row.batch_size
-    )  # the loss of the first step is measured before it
-    return (
-        not untrained
-        and guess - least >= ROOM
-        and row.loss >= least + STUCK * (guess - least)
-        and not learned
-    )
+def is_stuck(epoch: Epoch) -> bool:
+    """Say whether the loss is that of a constant prediction, although lower is possible.
+
+    It is not stuck where validation is accurate.
+    """
+    train, evidence = epoch.train, epoch.evidence
+    guess, least = guess_loss(epoch), evidence.least_loss
+    learned = score_of(epoch).accuracy >= POOR and not is_chance(epoch)
+    # the loss of the first step is measured before it
+    untrained = epoch.number == 1 and 0 < train.images <= evidence.batch_size
+    has_room = guess - least >= ROOM
+    return has_room and train.loss >= least + STUCK * (guess - least) and not (untrained or learned)
 
 
-def stuck_count(rows: Sequence[Epoch]) -> tuple[str, int] | None:
-    """The count at whose logarithm a loss other than cross-entropy has been for three epochs, with its name, or None."""
-    last = rows[-1]
-    learned = last.val_accuracy > 0 and not is_chance(last)
-    if len(rows) < 2 or not last.images or last.guess_loss or learned:
+def stuck_count(epochs: Sequence[Epoch]) -> tuple[str, int] | None:
+    """Find the count at whose logarithm a loss has been for three epochs, with its name.
+
+    That is a loss other than cross-entropy; None if there is no such count.
+    """
+    last = epochs[-1]
+    images, size, score = last.train.images, last.evidence.batch_size, score_of(last)
+    learned = score.accuracy > 0 and not is_chance(last)
+    if len(epochs) < 2 or not images or last.evidence.guess_loss or learned:
         return None
-    size, full = last.batch_size, last.images // last.batch_size
-    rest = last.images - full * size  # of the images, in a last batch that is smaller
+    full = images // size
+    rest = images - full * size  # of the images, in a last batch that is smaller
     counts = {
-        "classes": last.num_classes,
+        "classes": last.evidence.num_classes,
         "batch size": size,
-        "tokens": last.tokens,
-        "patches": last.tokens - 1,
+        "tokens": last.evidence.tokens,
+        "patches": last.evidence.tokens - 1,
+        "training images": images,
+        "validation images": score.images,
     }
-    counts |= {"training images": last.images, "validation images": last.val_images}
     for name, count in counts.items():
         log = math.log(max(count, 1))
         if name == "batch size":
-            log = (full * size * log + rest * math.log(max(rest, 1))) / last.images
-        if log > 0 and all(abs(row.loss - log) <= CLOSE * log for row in rows[-3:]):
+            log = (full * size * log + rest * math.log(max(rest, 1))) / images
+        recent = [epoch.train.loss for epoch in epochs[-3:]]
+        if log > 0 and all(abs(loss - log) <= CLOSE * log for loss in recent):
             return name, count
     return None

@@ -1,9 +1,8 @@
-"""What is measured during training and on other images, for all processes together: losses, accuracies, speeds."""
+"""What is measured in training and on other images, of all processes together."""
 
 import math
-import time
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -13,147 +12,148 @@ from torch import Tensor, nn
 from vit_helpers.distributed import all_gather, all_reduce_sum, world_size
 
 Batch = tuple[Tensor, Tensor]
-RENAMED = {"val_commonest": "val_majority_share"}  # since version 0.1
 
 
 @dataclass(frozen=True)
 class Score:
-    """How a model does on some images: `loss, accuracy, majority_share = evaluate(...)`
+    """How a model does on some images.
 
     loss          : mean over the images, in nats
-    accuracy      : fraction of the images that are classified correctly
-    majority_share: fraction that gets the most frequent prediction; 1 means that all get the same class
-    images        : how many there are, 0 if unknown;  largest_class: fraction that has the most frequent label
+    accuracy      : fraction of the images that are classified correctly; NaN if there are no classes
+    images        : how many there are, 0 if unknown
+    majority_share: fraction that gets the most frequent prediction, 1 if all get the same class
+    largest_class : fraction that has the most frequent label; both are 0 if unknown, as in training
     """
 
     loss: float
-    accuracy: float
-    majority_share: float
+    accuracy: float = math.nan
     images: int = 0
+    majority_share: float = 0.0
     largest_class: float = 0.0
 
-    def __iter__(self) -> Iterator[float]:
-        return iter((self.loss, self.accuracy, self.majority_share))
+
+UNKNOWN = Score(math.nan, majority_share=math.nan)  # where nothing was measured
 
 
 @dataclass(frozen=True)
-class Epoch:
-    """The measurements of one epoch; `fit` returns a list of them.  NaN stands for what was not measured.
+class Evidence:
+    """What `diagnose` needs of an epoch besides losses and accuracies, from `CollectEvidence`.
 
-    epoch, lr        : its number, from 1; the learning rate at its first step
-    loss, accuracy   : means over the training images as seen during training, augmented; in nats with label smoothing
-    num_classes      : K, the number of logits
-    probabilities    : whether all training outputs were probability distributions already, as after a softmax
-    images_per_second: in training, without validation
-    val_*            : the validation split's `Score`, with the same label smoothing
-    images, batch_size, tokens: training images, those of the largest batch, and tokens of an image in a `ViT`; 0 if unknown
-    least_loss       : the lowest loss that these labels allow, in nats: 0 unless they are smoothed or mixed
-    guess_loss       : the lowest loss of a prediction that is the same for all images: ln K if all classes are
-                       equally frequent; 0 if unknown, or if the loss is not cross-entropy
+    num_classes  : K, the number of logits
+    probabilities: whether all training outputs were probabilities already, as after a softmax
+    batch_size   : images of the largest batch;  tokens: of an image in a `ViT`; 0 if unknown
+    least_loss   : the lowest loss that these labels allow, in nats: 0 unless smoothed or mixed
+    guess_loss   : the lowest loss of a prediction that is the same for all images: ln K if all classes
+                   are equally frequent; 0 if unknown, or if the loss is not cross-entropy
     """
 
-    epoch: int
-    lr: float = math.nan
-    loss: float = math.nan
-    accuracy: float = math.nan
     num_classes: int = 0
     probabilities: bool = False
-    images_per_second: float = math.nan
-    val_loss: float = math.nan
-    val_accuracy: float = math.nan
-    val_majority_share: float = math.nan
-    val_images: int = 0
-    val_largest_class: float = 0.0
-    images: int = 0
     batch_size: int = 0
     tokens: int = 0
     least_loss: float = 0.0
     guess_loss: float = 0.0
 
-    def __getitem__(self, name: str) -> float:
-        """A measurement by its name, `row["val_loss"]`"""
-        return vars(self)[name]
+
+@dataclass(frozen=True)
+class Epoch:
+    """The measurements of one epoch; `fit` returns a list of them.
+
+    number           : from 1
+    train            : means over the training images as they were seen, augmented, while it learned
+    validation       : the score after the epoch; None if there is no validation split
+    lr               : the learning rate at its first step
+    images_per_second: in training, without validation
+    evidence         : what `diagnose` needs besides
+    NaN stands for what was not measured. Losses are in nats, with the recipe's label smoothing.
+    """
+
+    number: int
+    train: Score
+    validation: Score | None = None
+    lr: float = math.nan
+    images_per_second: float = math.nan
+    evidence: Evidence = Evidence()
+
+    def to_row(self) -> dict[str, Any]:
+        """Return all measurements by name, as in a row of `history.csv`; NaN was not measured."""
+        train, validation, evidence = self.train, self.validation or UNKNOWN, self.evidence
+        return {
+            "epoch": self.number,
+            "lr": self.lr,
+            "loss": train.loss,
+            "accuracy": train.accuracy,
+            "num_classes": evidence.num_classes,
+            "probabilities": evidence.probabilities,
+            "images_per_second": self.images_per_second,
+            "val_loss": validation.loss,
+            "val_accuracy": validation.accuracy,
+            "val_majority_share": validation.majority_share,
+            "val_images": validation.images,
+            "val_largest_class": validation.largest_class,
+            "images": train.images,
+            "batch_size": evidence.batch_size,
+            "tokens": evidence.tokens,
+            "least_loss": evidence.least_loss,
+            "guess_loss": evidence.guess_loss,
+        }
 
     @classmethod
-    def from_dict(cls, row: Mapping[str, Any]) -> "Epoch":
-        """An epoch from a dict, including those that version 0.1 stored in checkpoints."""
-        row = {RENAMED.get(name, name): value for name, value in row.items()}
-        return cls(**{f.name: row[f.name] for f in fields(cls) if f.name in row})
+    def from_row(cls, row: Mapping[str, Any]) -> "Epoch":
+        """Make an epoch of a row of `to_row`, of which anything but its number may be missing."""
+        train = {name: row[name] for name in ("loss", "accuracy", "images") if name in row}
+        names = ("loss", "accuracy", "images", "majority_share", "largest_class")
+        score = {name: row[f"val_{name}"] for name in names if f"val_{name}" in row}
+        validated = not math.isnan(score.get("accuracy", math.nan))
+        evidence = {name: row[name] for name in vars(Evidence()) if name in row}
+        return cls(
+            row["epoch"],
+            Score(**{"loss": math.nan, **train}),
+            Score(**{"loss": math.nan, **score}) if validated else None,
+            row.get("lr", math.nan),
+            row.get("images_per_second", math.nan),
+            Evidence(**evidence),
+        )
 
 
 class TrainingSums:
-    """Sums over the steps of an epoch.  label_smoothing: of the loss if it is cross-entropy; None for any other loss"""
+    """The sums over the steps of an epoch from which its score is computed."""
 
-    def __init__(self, label_smoothing: float | None = 0.0) -> None:
-        self.loss, self.images, self.classes, self.start = 0.0, 0, 0, time.perf_counter()
-        self.label_smoothing, self.batch_size = label_smoothing, 0
+    def __init__(self) -> None:
+        self.loss, self.images, self.has_classes = 0.0, 0, False
         self.correct: int | Tensor = 0
-        self.probabilities: bool | Tensor = label_smoothing is not None
-        self.targets: Tensor | None = None  # (K,), summed over the images, as the loss sees them
-        self.least: float | Tensor = 0.0  # their entropies, summed over the images
 
     def add(self, loss: Tensor, outputs: Any, labels: Tensor) -> None:
         """Count one step. Outputs that are not logits (B, K) have no accuracy."""
         size = all_reduce_sum(len(labels))  # of the batch, in all processes
-        self.loss += (
-            loss.item() * size / world_size()
-        )  # weighted by size: the last batch is smaller
+        self.loss += loss.item() * size / world_size()  # by size: the last batch may be smaller
         self.images += size
-        self.batch_size = max(self.batch_size, size)
-        if isinstance(outputs, Tensor) and outputs.ndim == 2:
-            if self.classes not in (0, outputs.shape[1]):
-                self.label_smoothing = self.targets = (
-                    None  # no classes, but the images of a batch or such
-                )
-            self.classes = outputs.shape[1]
-            classes = (
-                labels.argmax(1) if labels.ndim == 2 else labels
-            )  # of labels that are probabilities, the most probable
-            self.correct = (
-                self.correct + (outputs.argmax(1) == classes).sum()
-            )  # stays on the device
-            sums = outputs.float().sum(
-                1
-            )  # of probabilities they are 1, up to the rounding of 16 bits
-            self.probabilities = (
-                self.probabilities & (outputs >= 0).all() & ((sums - 1).abs() < 0.01).all()
-            )
-            if self.label_smoothing is not None:
-                targets = (
-                    F.one_hot(labels.clamp(min=0), self.classes).float()
-                    if labels.ndim == 1
-                    else labels.float()
-                )
-                targets = (
-                    1 - self.label_smoothing
-                ) * targets + self.label_smoothing / self.classes  # as in the loss
-                self.targets = targets.sum(0) + (0 if self.targets is None else self.targets)
-                self.least = self.least + torch.special.entr(targets).sum()
+        if is_logits(outputs):
+            self.has_classes = True
+            right = outputs.argmax(1) == class_numbers(labels)
+            self.correct = self.correct + right.sum()  # which stays on the device
 
-    def means(self) -> dict[str, Any]:
-        """The fields of `Epoch` from loss to images_per_second, and those about the labels, of all processes together."""
-        seconds, correct = time.perf_counter() - self.start, all_reduce_sum(int(self.correct))
-        figures = {
-            "loss": all_reduce_sum(self.loss) / self.images,
-            "accuracy": correct / self.images if self.classes else math.nan,
-            "num_classes": self.classes,
-            "probabilities": all_reduce_sum(int(self.probabilities)) == world_size()
-            and self.classes > 0,
-            "images_per_second": self.images / seconds,
-            "images": self.images,
-            "batch_size": self.batch_size,
-        }
-        if self.targets is not None:
-            shares = all_gather(self.targets[None]).sum(0).cpu() / self.images
-            figures["least_loss"] = all_reduce_sum(float(self.least)) / self.images
-            figures["guess_loss"] = torch.special.entr(shares).sum().item()
-        return figures
+    def score(self) -> Score:
+        """Return loss and accuracy over all images so far, of all processes together."""
+        loss, correct = all_reduce_sum(self.loss), all_reduce_sum(int(self.correct))
+        accuracy = correct / self.images if self.has_classes else math.nan
+        return Score(loss / self.images, accuracy, self.images)
+
+
+def is_logits(outputs: Any) -> bool:
+    """Say whether a model's outputs are numbers for each image and class, (B, K)."""
+    return isinstance(outputs, Tensor) and outputs.ndim == 2
+
+
+def class_numbers(labels: Tensor) -> Tensor:
+    """Return the classes (B,) of labels; of probabilities (B, K), the most probable ones."""
+    return labels.argmax(1) if labels.ndim == 2 else labels
 
 
 class FlipTTA(nn.Module):
-    """Test-time augmentation: the logarithms of a classifier's mean probabilities for an image and its mirror image.
+    """Test-time augmentation: an image and its mirror image are both classified.
 
-    (B, C, H, W) -> (B, K), to be used as logits
+    forward: (B, C, H, W) -> (B, K), the logarithms of their mean probabilities, to be used as logits
     """
 
     def __init__(self, model: nn.Module) -> None:
@@ -161,17 +161,19 @@ class FlipTTA(nn.Module):
         self.model = model
 
     def forward(self, images: Tensor) -> Tensor:
-        one, two = (self.model(x).log_softmax(dim=1) for x in (images, images.flip(3)))
-        return torch.logaddexp(one, two) - math.log(
-            2
-        )  # no log of a probability that underflows to 0
+        log_p, log_p_mirrored = (self.model(x).log_softmax(dim=1) for x in (images, images.flip(3)))
+        # no log of a probability that underflows to 0
+        return torch.logaddexp(log_p, log_p_mirrored) - math.log(2)
 
 
 @torch.no_grad()
 def predict(
     model: nn.Module, batches: Iterable[Batch], device: str | torch.device = "cpu"
 ) -> Batch:
-    """Logits (n, K) and labels (n,) of all batches, in order, on the CPU, without dropout; ValueError for no batches."""
+    """Compute logits (n, K) and labels (n,) of all batches, in order, on the CPU, without dropout.
+
+    raises: ValueError for no batches
+    """
     was_training = model.training
     model.eval()
     pairs = [(model(images.to(device)).cpu(), labels.cpu()) for images, labels in batches]
@@ -188,21 +190,23 @@ def evaluate(
     device: str | torch.device = "cpu",
     label_smoothing: float = 0.0,
 ) -> Score:
-    """Loss and accuracy over all images of the batches, and of all processes."""
+    """Measure loss and accuracy over all images of the batches, and of all processes."""
     logits, labels = map(all_gather, predict(model, batches, device))
-    loss, predictions = (
-        F.cross_entropy(logits, labels, label_smoothing=label_smoothing),
-        logits.argmax(1),
+    predictions = logits.argmax(1)
+    n = len(labels)
+    return Score(
+        F.cross_entropy(logits, labels, label_smoothing=label_smoothing).item(),
+        (predictions == labels).float().mean().item(),
+        n,
+        predictions.bincount().max().item() / n,
+        labels.bincount().max().item() / n,
     )
-    majority_share, largest_class = (
-        x.bincount().max().item() / len(x) for x in (predictions, labels)
-    )
-    accuracy = (predictions == labels).float().mean().item()
-    return Score(loss.item(), accuracy, majority_share, len(labels), largest_class)
 
 
-def print_epoch(row: Epoch) -> None:
-    """Print one line of a history: losses in nats; training loss and accuracy are those during training, augmented."""
-    learning = f"epoch {row.epoch:3d}  loss {row.loss:.3f}  accuracy {row.accuracy:.3f}"
-    validation = f"validation loss {row.val_loss:.3f}  accuracy {row.val_accuracy:.3f}"
-    print(f"{learning}  {validation}  lr {row.lr:.1e}  {row.images_per_second:,.0f} images/s")
+def print_epoch(epoch: Epoch) -> None:
+    """Print one line of a history: losses in nats, and the speed of training."""
+    train, score = epoch.train, epoch.validation or UNKNOWN
+    learning = f"epoch {epoch.number:3d}  loss {train.loss:.3f}  accuracy {train.accuracy:.3f}"
+    validation = f"validation loss {score.loss:.3f}  accuracy {score.accuracy:.3f}"
+    speed = f"lr {epoch.lr:.1e}  {epoch.images_per_second:,.0f} images/s"
+    print(f"{learning}  {validation}  {speed}")
