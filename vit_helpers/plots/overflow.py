@@ -1,4 +1,4 @@
-"""Faults of a drawn figure: text outside the canvas, labels wider than bars, tick labels that touch."""
+"""Faults of a figure: text outside the canvas, labels wider than bars, tick labels that touch."""
 
 import warnings
 from collections.abc import Iterator
@@ -16,16 +16,14 @@ GAP = 1.0  # pixels between tick labels that do not touch
 
 
 def warn_of_overflow(fig: Figure) -> None:
-    """Warn of each fault of a drawn figure, so that it fails a notebook's test."""
+    """Warn of each fault of a figure, so that it fails a notebook's test."""
     for fault in overflow_faults(fig):
         warnings.warn(fault, stacklevel=4)
 
 
 def overflow_faults(fig: Figure) -> list[str]:
-    """Say what is wrong with a drawn figure, a line for each fault; the list is empty if nothing is.
-
-    fig: drawn or saved before, since its layout is made then
-    """
+    """Say what is wrong with a figure, a line for each fault; the list is empty if nothing is."""
+    fig.draw_without_rendering()  # so that all places are those of the figure's own resolution
     return [*outside_canvas(fig), *wider_than_bars(fig), *touching_tick_labels(fig)]
 
 
@@ -112,7 +110,5 @@ def is_drawn(text: Text) -> bool:
 
 
 def extent(text: Text) -> Bbox:
-    """The box of a text in pixels; of an annotation without its arrow."""
-    if hasattr(text, "update_positions"):
-        text.update_positions(text.get_figure(root=True)._get_renderer())
+    """The box of a text in pixels, where it was drawn last; of an annotation without its arrow."""
     return Text.get_window_extent(text)
