@@ -62,7 +62,7 @@ def wheel(tmp_path_factory):
 WHERE = "\nimport vit_helpers; print(vit_helpers.__file__)"
 
 
-@pytest.mark.parametrize("folder", [".", "notebooks", "notebooks/solutions"])
+@pytest.mark.parametrize("folder", [".", "notebooks", "notebooks/further", "notebooks/solutions"])
 def test_setup_finds_the_clone_without_installing(folder):
     done = python(f"{setup_source('')}\n{setup_source('')}{WHERE}", ROOT / folder)
     assert (
@@ -315,6 +315,7 @@ CARD = """# A title
 | time and memory | seconds, under 1 GB |
 | download | nothing |
 """
+TIMED_CARD = CARD + "| your time | unknown |\n\n" + "word " * 1582
 README = """The [first](notebooks/0.ipynb) in prose.
 
 | | you build | time | memory |
@@ -418,6 +419,43 @@ def test_cards_are_written_before_the_readme_has_a_row_for_the_notebook(tmp_path
     assert pretend("--cards", path) == (0, f"{path}: written, 48 s, 1.2 GiB\n")
     assert MEASURED.search(card_of(path)).groups() == ("48 s", "1.2 GiB")
     assert (tmp_path / "README.md").read_text() == readme
+
+
+def test_cards_say_how_long_the_page_takes(tmp_path, pretend):
+    readme = README.replace("a \\| b | | |", "a \\| b | 1+2 | | |")
+    path = small_series(tmp_path, readme, TIMED_CARD)
+    book = nbformat.read(path, as_version=4)
+    book.cells[1].metadata["exercise"] = {"minutes": 8}
+    nbformat.write(book, path)
+    pretend("--cards", path)
+    assert "| your time | about 10 minutes to read and 8 for the exercise |" in card_of(path)
+    assert "| a \\| b | 10+8 | 48 s | 1.2 GiB |\n" in (tmp_path / "README.md").read_text()
+    before = bytes_of(path)
+    assert "0.ipynb: unchanged, " in pretend("--cards", path)[1]
+    assert bytes_of(path) == before
+
+
+def test_cards_of_a_further_page_are_in_the_page_alone(tmp_path, pretend):
+    core = small_series(tmp_path)
+    path = core.parent / "further" / "0.ipynb"
+    path.parent.mkdir()
+    path.write_bytes(core.read_bytes())
+    assert pretend("--cards", path) == (0, f"{path}: written, 48 s, 1.2 GiB\n")
+    assert MEASURED.search(card_of(path)).groups() == ("48 s", "1.2 GiB")
+    assert card_of(core) == CARD and (tmp_path / "README.md").read_text() == README
+
+
+def test_every_page_is_found_and_no_copy_of_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(execute, "ROOT", tmp_path)
+    names = ["1_a", "2_b", "further/1_a", "solutions/1_a", "mine/1_a", "further/mine/1_a"]
+    for name in names:
+        path = tmp_path / "notebooks" / f"{name}.ipynb"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    folder = tmp_path / "notebooks"
+    assert execute.all_notebooks() == [folder / f"{name}.ipynb" for name in names[:4]]
+    assert execute.lessons() == execute.all_notebooks()[:2]
+    assert [execute.is_further(path) for path in execute.all_notebooks()] == [0, 0, 1, 0]
 
 
 BLOCK = "import os, subprocess, sys, time; x = b'x' * 300 * 2**20; "

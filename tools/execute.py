@@ -5,8 +5,8 @@ stored together, or not at all if its code is the same and its outputs differ fr
 only in what tests/nbval_sanitize.cfg blurs (times, speeds) and in the images of cells tagged
 nbval-ignore-output. Hashes of code and outputs in the notebook's metadata tell a test what was
 changed later. Each line printed ends with seconds and peak memory of the notebook's kernel. With
---cards these are written into the table at the top of the notebook and into its row of README.md,
-with the outputs of the same run.
+--cards these are written into the table at the top of the notebook, with the reader's minutes and the
+outputs of the same run. A core page also has them in its row of README.md.
 """
 
 import argparse
@@ -32,6 +32,7 @@ from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernel
 from nbformat import NotebookNode
 
 from tools import main
+from tools.reading import exercise_minutes, format_minutes, reading_minutes
 from vit_helpers import __version__
 
 ROOT = Path(__file__).parents[1]
@@ -43,6 +44,7 @@ METADATA = {"kernelspec": KERNEL, "language_info": {"name": "python"}}
 WIDGET = "application/vnd.jupyter.widget-view+json"
 TAG = f"v{__version__}"  # what published notebooks install
 CARD_ROW = re.compile(r"^\| time and memory \|.*\|$", re.MULTILINE)
+TIME_ROW = re.compile(r"^\| your time \|.*\|$", re.MULTILINE)
 Rule = tuple[re.Pattern[str], str]  # what to look for, and what to put in its place
 MEASURED = re.compile(
     r"^\| time and memory \| (\S+ s), (\S+ GiB) \(measured .*\) \|$", re.MULTILINE
@@ -56,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--cards",
         action="store_true",
-        help="also write time and memory where a quarter off; run it alone",
+        help="also write minutes to read, and costs where a quarter off; run it alone",
     )
 
 
@@ -65,17 +67,33 @@ def run(args: argparse.Namespace) -> int:
 
 
 def all_notebooks() -> list[Path]:
-    """Every notebook and its solutions, without copies in other folders."""
-    return sorted(
-        path
-        for folder in ("", "solutions")
-        for path in (ROOT / "notebooks" / folder).glob("[0-9]*.ipynb")
-    )
+    """Every core page, further page and notebook with solutions, without copies in other folders."""
+    return [*lessons(), *further_pages(), *solutions()]
 
 
 def lessons() -> list[Path]:
-    """The notebooks without their solutions."""
-    return [path for path in all_notebooks() if path.parent.name != "solutions"]
+    """The core pages."""
+    return notebooks_in("")
+
+
+def further_pages() -> list[Path]:
+    """The pages that go beyond a core page, whose name they have."""
+    return notebooks_in("further")
+
+
+def solutions() -> list[Path]:
+    """The solutions, which serve a core page and its further page."""
+    return notebooks_in("solutions")
+
+
+def notebooks_in(folder: str) -> list[Path]:
+    """The notebooks of a folder of notebooks/."""
+    return sorted((ROOT / "notebooks" / folder).glob("[0-9]*.ipynb"))
+
+
+def is_further(path: Path) -> bool:
+    """Whether a notebook is a further page."""
+    return path.resolve().parent.name == "further"
 
 
 def execute(path: Path, cards: bool = False) -> bool:
@@ -106,7 +124,7 @@ def execute(path: Path, cards: bool = False) -> bool:
         print(f"{path}: failed, left as it was\n{error}", file=sys.stderr)
         return False
     if cards and (card := card_of(new)):
-        write_costs(path, card, costs)
+        write_costs(path, new, card, costs)
     after = store(new, new if cards else old)
     if after != before:
         path.write_text(after, encoding="utf-8", newline="\n")
@@ -241,12 +259,13 @@ def card_of(book: NotebookNode) -> NotebookNode | None:
     )
 
 
-def write_costs(path: Path, card: NotebookNode, costs: tuple[float, float]) -> None:
-    """Write the costs into the card, unless it is right within a quarter, and what the card says
-    into README.md.
+def write_costs(
+    path: Path, book: NotebookNode, card: NotebookNode, costs: tuple[float, float]
+) -> None:
+    """Write the costs into the card, unless it is right within a quarter, and the reader's minutes.
 
-    That is the one beside the notebook's folder, where the last two cells of the notebook's row are
-    the costs.
+    What the card of a core page says also goes into README.md, the one beside the notebook's
+    folder, where the last three cells of the notebook's row are the minutes and the costs.
     """
     from vit_helpers.scaling.timing import processor
 
@@ -261,16 +280,35 @@ def write_costs(path: Path, card: NotebookNode, costs: tuple[float, float]) -> N
         )
         row = f"| time and memory | {format_costs(costs)} (measured with {threads}, {name}) |"
         card.source = CARD_ROW.sub(lambda _: row, card.source)
+    minutes = write_minutes(book, card)
     path = path.resolve()
+    if is_further(path):
+        return
     readme, link = path.parents[1] / "README.md", re.escape(f"({path.parent.name}/{path.name})")
-    pattern = re.compile(rf"^(\|.*{link}.*\|)[^|\n]*\|[^|\n]*\|$", re.MULTILINE)
-    text, time_and_memory = (
-        readme.read_text(encoding="utf-8"),
-        " | ".join(MEASURED.findall(card.source)[0]),
+    before = readme.read_text(encoding="utf-8")
+    time_and_memory = " | ".join(MEASURED.findall(card.source)[0])
+    row_start = rf"^(\|.*{link}.*\|)"
+    after = re.sub(
+        rf"{row_start}[^|\n]*\|[^|\n]*\|$", rf"\1 {time_and_memory} |", before, flags=re.MULTILINE
     )
-    if (after := pattern.sub(lambda found: f"{found[1]} {time_and_memory} |", text)) != text:
+    after = re.sub(
+        rf"{row_start} \d+\+\d+ (\|[^|\n]*\|[^|\n]*\|)$",
+        rf"\1 {minutes} \2",
+        after,
+        flags=re.MULTILINE,
+    )
+    if after != before:
         readme.write_text(after, encoding="utf-8", newline="\n")
         print(f"{readme.name}: written")
+
+
+def write_minutes(book: NotebookNode, card: NotebookNode) -> str:
+    """Write the reader's minutes into the card, whose own words count too; what README.md says of them."""
+    exercises = exercise_minutes(book)
+    for _ in range(2):  # the first time, the row may still have other words, and fewer
+        row = f"| your time | {format_minutes(reading_minutes(book), exercises)} |"
+        card.source = TIME_ROW.sub(lambda _, row=row: row, card.source)
+    return f"{reading_minutes(book)}+{sum(exercises)}"
 
 
 if __name__ == "__main__":
