@@ -129,7 +129,12 @@ PICTURE: tuple[
         (0.9, (0.5, 0.6, 0.31)),
     ),
 )
-NOTEBOOKS = ((148, "01"), (300, "02"), (511, "03, 04"), (732, "05"))
+NOTEBOOKS = (
+    (148, "notebook 01"),
+    (340, "notebook 02"),
+    (511, "notebooks 03, 04"),
+    (732, "notebook 05"),
+)
 SCORES = (
     (2, 0, 1, 3, 1),
     (1, 4, 3, 2, 0),
@@ -289,14 +294,17 @@ def draw_insets(canvas: _Canvas) -> None:
         canvas.text(part, *corner, notebooks, ha="left")
 
 
-def draw_layers(canvas: _Canvas) -> None:
-    """Draw what the tables above list: boxes, arrows, names and shapes."""
-    for box in BOXES:
-        canvas.box(*box)
+def draw_layers(canvas: _Canvas, parts: frozenset[str] | None = None) -> None:
+    """Draw what the tables above list, of these parts or of all: boxes, arrows, names, shapes."""
+    for part, *box in BOXES:
+        if parts is None or part in parts:
+            canvas.box(part, *box)
     for part, *points in ARROWS:
-        canvas.path(part, *points)
-    for name in NAMES:
-        canvas.text(*name)
+        if parts is None or part in parts:
+            canvas.path(part, *points)
+    for part, *name in NAMES:
+        if parts is None or part in parts:
+            canvas.text(part, *name)
 
 
 def draw_image_and_tokens(canvas: _Canvas) -> None:
