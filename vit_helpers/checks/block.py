@@ -1,6 +1,6 @@
 """The exercise of notebook 04 that puts attention, the MLP and two norms together as a block."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from itertools import permutations, product
 
@@ -190,7 +190,7 @@ def exact(exercise: ModuleExercise, answer: Function) -> None:
         modules.reading_of(exercise, module, size * x, sizes)
 
 
-BLOCK_MISTAKES: dict[str, Function] = (
+BLOCK_MISTAKES: Mapping[str, Function] = (
     {message: partial(block, way=way) for message, way in WAYS.items()}
     | {f"the MLP: {message}": partial(block, dense=wrong) for message, wrong in MLPS.items()}
     | {

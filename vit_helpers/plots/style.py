@@ -12,6 +12,8 @@ from matplotlib.colors import LinearSegmentedColormap, to_rgb, to_rgba
 from matplotlib.figure import Figure
 from matplotlib.patheffects import withStroke
 
+from vit_helpers.plots.overflow import warn_of_overflow
+
 # Okabe and Ito's colors, which color-blind readers can distinguish: each belongs to one role in
 # all notebooks
 CLASS_TOKEN = "#D55E00"
@@ -132,6 +134,7 @@ def encode(fig: Figure) -> Encoded:
         )
     width = round(100 * fig.get_size_inches()[0])
     plain = drawn(fig, "png")
+    warn_of_overflow(fig)
     if count_colors(plain) > PHOTO:
         return Encoded("jpeg", drawn(fig, "jpeg", pil_kwargs={"quality": 85}), width)
     return Encoded("png", with_palette(plain), width)
