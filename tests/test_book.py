@@ -17,10 +17,10 @@ import nbformat
 import pytest
 from browser import accessibility, broken_pictures, browser, contrast, in_browser, page_of
 
-from tools import book
+from tools import book, slides
 from tools import main as run_tool
 from tools.book import EXERCISE, LIVE, README, page_name
-from tools.execute import ROOT, all_notebooks, home, lessons
+from tools.execute import ROOT, all_notebooks, further_pages, home, lessons
 
 pytestmark = pytest.mark.book
 
@@ -31,6 +31,7 @@ BESIDE = [
     if (ROOT / f"{name}.md").exists()
 ]
 LESSONS = lessons()
+IN_ORDER = sorted([*LESSONS, *further_pages()], key=lambda path: (path.name, path not in LESSONS))
 
 
 def command(*words, root=ROOT):
@@ -138,10 +139,10 @@ def exercises(path):
     return sum(len(EXERCISE.findall(cell.source)) for cell in cells if cell.cell_type == "code")
 
 
-@pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", IN_ORDER, ids=page_name)
 def test_every_exercise_is_followed_by_its_solution(path, site, pages):
     page = pages[site / f"{page_name(path)}.html"]
-    assert exercises(path) >= 1
+    assert exercises(path) >= 1 or path not in LESSONS
     if path.stem.startswith("00"):  # its answer is in the notebook's own text
         assert (
             page.solutions == 0
@@ -158,12 +159,32 @@ def test_buttons_to_colab_wait_until_the_repository_is_published(site):
 
 def test_the_theme_leads_through_the_series_in_its_order(site):
     place, order = site / "readme.html", []
-    while len(order) < len(LESSONS):
+    while len(order) < len(IN_ORDER):
         place = place.parent / re.search(
             r'<link rel="next" [^>]*href="([^"]+)"', place.read_text(encoding="utf-8")
         ).group(1)
-        order.append(place.stem)
-    assert order == [path.stem for path in LESSONS]
+        order.append(place.relative_to(site).with_suffix("").as_posix())
+    assert order == [page_name(path) for path in IN_ORDER]
+
+
+def test_a_further_page_stands_under_its_core_page_in_the_table_of_contents(site):
+    sidebar = (site / "readme.html").read_text(encoding="utf-8").partition("bd-sidebar-primary")[2]
+    listed = re.findall(
+        r'<li class="toctree-l1"><a[^>]* href="(notebooks/(?:further/)?\d\d_\w+)\.html">\s*([^<]+?)\s*</a>',
+        sidebar,
+    )
+    assert [name for name, _ in listed[: len(IN_ORDER)]] == [page_name(path) for path in IN_ORDER]
+    names = dict(listed)
+    for path in further_pages():
+        core = names[f"notebooks/{path.stem}"]
+        assert names[page_name(path)] == f"{core[:2]} further: {core[3:]}"
+
+
+def test_a_link_to_a_section_of_a_further_page_leads_there(site, pages):
+    for path in further_pages():
+        page = pages[site / "notebooks" / f"{path.stem}.html"]
+        links = [link for link in page.links if link.startswith(f"further/{path.stem}.html#")]
+        assert links and "#" in links[0]  # that the place is there is tested above
 
 
 # In a browser
@@ -209,13 +230,14 @@ def reading(chromium, **options):
 
 @in_browser
 @pytest.mark.parametrize(
-    "name", ["index", "readme", *map(page_name, LESSONS), *BESIDE, "vit_helpers/attention"]
+    "name", ["index", "readme", *map(page_name, IN_ORDER), *BESIDE, "vit_helpers/attention"]
 )
 def test_a_page_on_a_phone(name, site, chromium):
     with reading(chromium, viewport={"width": 375, "height": 800}) as (page, wrong):
         page.goto(f"file://{site}/{name}.html")
         assert (
             name in ("index", "readme", "vit_helpers/attention", "TEACHING", *READMES)
+            or "/further/" in name
             or typeset(page) > 3
         )
         assert not page.query_selector_all("mjx-merror, [data-mjx-error]")
@@ -355,9 +377,8 @@ def test_slides_of_a_notebook(tmp_path, chromium):
         page.wait_for_function("window.Reveal && Reveal.isReady()")
         typeset(page)
         page.keyboard.press("Space")
-        assert page.evaluate("Reveal.getCurrentSlide().innerText").startswith(
-            "from vit_helpers.plots import style"
-        )
+        opening = "Reveal.getCurrentSlide().querySelector('img, pre code') !== null"
+        assert page.evaluate(opening)  # the map, or the code that draws it
         cells = nbformat.read(ROOT / "notebooks" / "01_patches.ipynb", as_version=4).cells
         sizes = page.evaluate(EVERY_SLIDE)
         assert len(sizes) > len(cells) - 2
@@ -385,8 +406,11 @@ def small(tmp_path):
     root = tmp_path / "small"
     for folder in ("tools", "images"):
         shutil.copytree(ROOT / folder, root / folder, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("01_patches.ipynb", "solutions/01_patches.ipynb"):
-        (root / "notebooks" / "solutions").mkdir(parents=True, exist_ok=True)
+    for folder in ("", "further", "solutions"):
+        name = f"{folder}/01_patches.ipynb".strip("/")
+        (root / "notebooks" / folder).mkdir(parents=True, exist_ok=True)
+        if not (ROOT / "notebooks" / name).is_file():
+            continue
         text = (ROOT / "notebooks" / name).read_text(encoding="utf-8")
         (root / "notebooks" / name).write_text(
             re.sub(r"\[([^][]*)\]\((?!01)\d\d_\w+\.ipynb\)", r"\1", text), encoding="utf-8"
@@ -448,6 +472,41 @@ def test_a_picture_without_words_and_another_way_to_the_repository_stop_no_slide
     (tmp_path / "link").symlink_to(small)
     done = command("slides", "--out", tmp_path / "deck", root=tmp_path / "link")
     assert done.returncode == 0, done.stderr
+    pages = (tmp_path / "deck" / "notebooks" / "01_patches.html").read_text(encoding="utf-8")
+    shown = [page for page in pages.split("<section") if "cell_output" in page and "<img" in page]
+    assert len(shown) > 5 and all(re.search(r"<h[123]>", page) for page in shown)
+
+
+# How a notebook is cut into slides
+
+
+def test_prose_is_cut_into_slides_at_headings_and_between_paragraphs():
+    paragraphs = [f"{name} " * 60 for name in ("one", "two", "three")]
+    text = "\n\n".join(["## A", *paragraphs, "### B", "four", "```\nx\n\n" + "y\n" * 200 + "```"])
+    parts = [" ".join(dict.fromkeys(part.split())) for part in slides.split_prose(text)]
+    assert parts == ["## A one", "two", "three", "### B four", "``` x y"]
+    assert [*slides.split_prose("")] == []
+
+
+def test_a_cell_that_only_draws_has_no_slide_for_its_code():
+    image = nbformat.v4.new_output("display_data", {"image/png": "", "text/plain": "Figure"})
+    text = nbformat.v4.new_output("stream", text="3")
+    cases = {
+        "import torch\n\nplots.draw_scores(\n    q, k\n)": 2,
+        "draw_scores(q, k)": 2,
+        "q = 1\nplots.draw_scores(q, k)": 4,
+        "show(draw_scores(q, k))": 4,
+        "plots.scores(q)": 4,
+    }
+    for source, count in cases.items():
+        cell = nbformat.v4.new_code_cell(source, outputs=[image])
+        parts = [*slides.code_slides(cell)]
+        assert len(parts) == count, source
+        heading, shown = parts[-2:]
+        assert ":notitle:" not in heading.source  # so that the section's heading is repeated
+        assert shown.outputs == [image] and shown.metadata.tags == ["remove-input"]
+    printed = nbformat.v4.new_code_cell("draw_nothing(q)", outputs=[text])
+    assert [*slides.code_slides(printed)][-1].outputs == [text]
 
 
 def test_a_folder_that_holds_something_else_is_left_alone(tmp_path, capsys):

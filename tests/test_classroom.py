@@ -188,11 +188,18 @@ def course(tmp_path_factory, python):
     return folder, *json.loads(done.stdout.splitlines()[-1])
 
 
+def pages(name):
+    """A core page and its further page, if it has one"""
+    paths = [NOTEBOOKS / folder / f"{name}.ipynb" for folder in ("", "further")]
+    return [path for path in paths if path.is_file()]
+
+
 def asked(name):
-    """The cells for the answers in a notebook of the series, by the name of the check"""
+    """The cells for the answers in the pages of a notebook, by the name of the check"""
     found = (
         (re.search(r"^done = check_(\w+)\(", source, re.M), source)
-        for source in code(NOTEBOOKS / f"{name}.ipynb")
+        for path in pages(name)
+        for source in code(path)
     )
     return {done[1]: source for done, source in found if done}
 
@@ -210,7 +217,7 @@ def test_every_solution_gets_all_points_and_every_stub_none(course, name):
 @every
 def test_every_exercise_is_there_with_the_stub_of_the_notebook(course, name):
     cells = graded(read(book(course[0], "release", name)))
-    lesson = read(NOTEBOOKS / f"{name}.ipynb").cells
+    lesson = [cell for path in pages(name) for cell in read(path).cells]
     levels = [cell.metadata["exercise"]["level"] for cell in lesson if "exercise" in cell.metadata]
     assert [
         cell.metadata.nbgrader.points for cell in cells.values() if cell.metadata.nbgrader.grade
@@ -221,6 +228,27 @@ def test_every_exercise_is_there_with_the_stub_of_the_notebook(course, name):
             cells[key].metadata.nbgrader.solution and cells[f"{key}-marks"].metadata.nbgrader.locked
         )
     assert len(cells) == 2 * len(asked(name))
+
+
+def test_exercises_of_a_further_page_come_last_and_know_nothing_of_the_core_page():
+    core, further = (
+        [cell for cell in read(path).cells if "exercise" in cell.metadata]
+        for path in pages("03_attention")
+    )
+    lesson, beyond, solutions = (
+        read(NOTEBOOKS / folder / "03_attention.ipynb") for folder in ("", "further", "solutions")
+    )
+    names = [*graded(assignment("03_attention", [lesson, beyond], solutions))][::2]
+    assert len(names) == len(core) + len(further) and further
+    assert names[len(core) :] == [
+        re.search(r"^done = check_(\w+)\(", cell.source, re.M)[1] for cell in further
+    ]
+    for page in (lesson, beyond):  # both use names that only their own cells define
+        first = next(cell for cell in page.cells if "exercise" in cell.metadata)
+        first.source = first.source.replace("\n\n\ndone", "\n\n\nprint(spread)\ndone")
+        page.cells.insert(2, nbformat.v4.new_code_cell(f"spread = {len(page.cells)}"))
+    text = "\n".join(cell.source for cell in assignment("03", [lesson, beyond], solutions).cells)
+    assert len(re.findall(r"^spread = \d+$", text, re.M)) == 2
 
 
 @needs_nbgrader
@@ -254,7 +282,8 @@ def test_students_are_given_neither_solutions_nor_the_museum_of_wrong_answers(co
         ROOT.glob("tests/test_checks_*.py"),
     )
     secret = lines(*solutions, *(path.read_text(encoding="utf-8") for path in museum))
-    secret = (secret - lines(*code(NOTEBOOKS / f"{name}.ipynb"))) | definitions(*solutions)
+    shown = [source for path in pages(name) for source in code(path)]
+    secret = (secret - lines(*shown)) | definitions(*solutions)
 
     def seen(*sources):
         return (lines(*sources) | definitions(*sources)) & secret
@@ -529,7 +558,7 @@ def test_all_or_nothing_is_read_from_the_metadata(tmp_path):
         for cell in lesson.cells:
             if "exercise" in cell.metadata:
                 cell.metadata["exercise"] |= {"level": 3, "all_or_nothing": not part}
-        cells = graded(assignment(ONE, lesson, solutions)).values()
+        cells = graded(assignment(ONE, [lesson], solutions)).values()
         worth = [cell.source.splitlines()[-1] for cell in cells if cell.metadata.nbgrader.grade]
         assert len(worth) == 5 and all(
             line.startswith("3 * ") and ("== 1" in line) is not part for line in worth

@@ -1,4 +1,4 @@
-"""Every way into data, with small files made here: what comes out, and what is said of files that are not right."""
+"""Every way into data, with small files made here: what comes out, and errors about bad files."""
 
 import copy
 import gzip
@@ -273,7 +273,8 @@ def test_splits_that_are_there_are_kept_apart(pets, tmp_path):
     shutil.copytree(pets, whole / "test")
     with pytest.warns(
         UserWarning,
-        match=r"20 images are copies of images in other splits, such as .*cat.0\.png and .*cat.0\.png",
+        match=r"20 images are copies of images in other splits, "
+        r"such as .*cat.0\.png and .*cat.0\.png",
     ):
         data = folder(whole, image_size=8, split="exact")
     assert [len(split) for split in (data.train, data.validation, data.test)] == [17, 3, 20]
@@ -504,7 +505,8 @@ def gone(pets):
         (
             two_pictures,
             ValueError,
-            "the train split has no images of cat, dog: each class needs at least three different images",
+            "the train split has no images of cat, dog: "
+            "each class needs at least three different images",
         ),
         (gone, FileNotFoundError, "no folder at .*pets"),
     ],

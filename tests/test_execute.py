@@ -1,4 +1,4 @@
-"""The setup cell, wherever a notebook is opened, and `tools.execute`: bytes that stay, costs that are measured."""
+"""The setup cell, wherever a notebook is opened, and `tools.execute`: stable bytes, real costs."""
 
 import ast
 import json
@@ -37,7 +37,7 @@ sys.path[:] = [p for p in sys.path if not p or not Path(p, 'vit_helpers').exists
 
 
 def python(code, cwd, *paths):
-    """Run code in a fresh process in a folder, in which vit_helpers is found only there or at these paths."""
+    """Run code in a fresh process in a folder; vit_helpers is only there or at these paths."""
     forget = f"{FORGET} + {list(map(str, paths))}\n"
     env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     return subprocess.run(
@@ -62,7 +62,7 @@ def wheel(tmp_path_factory):
 WHERE = "\nimport vit_helpers; print(vit_helpers.__file__)"
 
 
-@pytest.mark.parametrize("folder", [".", "notebooks", "notebooks/solutions"])
+@pytest.mark.parametrize("folder", [".", "notebooks", "notebooks/further", "notebooks/solutions"])
 def test_setup_finds_the_clone_without_installing(folder):
     done = python(f"{setup_source('')}\n{setup_source('')}{WHERE}", ROOT / folder)
     assert (
@@ -89,11 +89,24 @@ def test_setup_says_what_to_do_when_nothing_is_there(tmp_path):
     )
 
 
+@pytest.mark.parametrize("address", ["", "https://github.com/a/b"])
+@pytest.mark.parametrize(("given", "threads"), [({}, "1"), ({"OMP_NUM_THREADS": "2"}, "2")])
+def test_setup_chooses_one_thread_before_torch_is_imported(monkeypatch, address, given, threads):
+    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    first = "assert 'torch' not in sys.modules"
+    count = f"{first}; import torch; print(torch.get_num_threads())"
+    done = python(f"{setup_source(address)}\n{count}", ROOT)
+    assert done.stdout.strip() == threads, done.stderr
+
+
 def test_setup_is_short_and_fetches_the_package_by_its_address_and_tag_alone():
     local, published = (
         setup_source(address).splitlines() for address in ("", "https://github.com/a/b")
     )
-    assert len(local) <= 7 and published[: len(local) - 1] == local[:-1]
+    assert len(local) <= 9 and published[: len(local) - 1] == local[:-1]
     assert len(published) - len(local) + 1 <= 8
     text = "\n".join(published)
     assert f'"git+https://github.com/a/b@{TAG}"' in text and '"--no-deps"' in text
@@ -114,7 +127,7 @@ def imports():
 
 
 def resolve(wanted, folder, site):
-    """Where the package is found in a folder, beside an installed package, and what is not; for a process of its own"""
+    """Where the package is found in a folder, beside an installed one, and what is not found"""
     os.chdir(folder)
     for name in [
         name for name in sys.modules if name.partition(".")[0] in ("tools", "vit_helpers")
@@ -152,7 +165,7 @@ def test_every_import_of_every_notebook_is_in_the_wheel_and_tools_are_not(wheel,
 
 @pytest.fixture(scope="module", autouse=True)
 def no_other_kernels():
-    """What is measured here counts all processes that this one has started, as would be the one that forks kernels."""
+    """All processes that this one has started are measured: not the one that forks kernels."""
     kernels.pytest_unconfigure()
 
 
@@ -302,6 +315,7 @@ CARD = """# A title
 | time and memory | seconds, under 1 GB |
 | download | nothing |
 """
+TIMED_CARD = CARD + "| your time | unknown |\n\n" + "word " * 1582
 README = """The [first](notebooks/0.ipynb) in prose.
 
 | | you build | time | memory |
@@ -312,7 +326,7 @@ README = """The [first](notebooks/0.ipynb) in prose.
 
 
 def small_series(folder, readme=README, card=CARD):
-    """A notebook with a card that holds 300 MiB for half a second, and the README.md beside its folder"""
+    """A notebook with a card that holds 300 MiB for half a second, beside a README.md"""
     (folder / "notebooks").mkdir()
     (folder / "README.md").write_text(readme)
     path = small_notebook(
@@ -405,6 +419,43 @@ def test_cards_are_written_before_the_readme_has_a_row_for_the_notebook(tmp_path
     assert pretend("--cards", path) == (0, f"{path}: written, 48 s, 1.2 GiB\n")
     assert MEASURED.search(card_of(path)).groups() == ("48 s", "1.2 GiB")
     assert (tmp_path / "README.md").read_text() == readme
+
+
+def test_cards_say_how_long_the_page_takes(tmp_path, pretend):
+    readme = README.replace("a \\| b | | |", "a \\| b | 1+2 | | |")
+    path = small_series(tmp_path, readme, TIMED_CARD)
+    book = nbformat.read(path, as_version=4)
+    book.cells[1].metadata["exercise"] = {"minutes": 8}
+    nbformat.write(book, path)
+    pretend("--cards", path)
+    assert "| your time | about 10 minutes to read and 8 for the exercise |" in card_of(path)
+    assert "| a \\| b | 10+8 | 48 s | 1.2 GiB |\n" in (tmp_path / "README.md").read_text()
+    before = bytes_of(path)
+    assert "0.ipynb: unchanged, " in pretend("--cards", path)[1]
+    assert bytes_of(path) == before
+
+
+def test_cards_of_a_further_page_are_in_the_page_alone(tmp_path, pretend):
+    core = small_series(tmp_path)
+    path = core.parent / "further" / "0.ipynb"
+    path.parent.mkdir()
+    path.write_bytes(core.read_bytes())
+    assert pretend("--cards", path) == (0, f"{path}: written, 48 s, 1.2 GiB\n")
+    assert MEASURED.search(card_of(path)).groups() == ("48 s", "1.2 GiB")
+    assert card_of(core) == CARD and (tmp_path / "README.md").read_text() == README
+
+
+def test_every_page_is_found_and_no_copy_of_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(execute, "ROOT", tmp_path)
+    names = ["1_a", "2_b", "further/1_a", "solutions/1_a", "mine/1_a", "further/mine/1_a"]
+    for name in names:
+        path = tmp_path / "notebooks" / f"{name}.ipynb"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    folder = tmp_path / "notebooks"
+    assert execute.all_notebooks() == [folder / f"{name}.ipynb" for name in names[:4]]
+    assert execute.lessons() == execute.all_notebooks()[:2]
+    assert [execute.is_further(path) for path in execute.all_notebooks()] == [0, 0, 1, 0]
 
 
 BLOCK = "import os, subprocess, sys, time; x = b'x' * 300 * 2**20; "

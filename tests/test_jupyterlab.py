@@ -43,7 +43,8 @@ class Lab(NamedTuple):
 
     def address(self, name):
         """That of a notebook, in a workspace of its own: else the tabs of the page before would come back"""
-        return f"{self.server['url']}lab/workspaces/{name}/tree/notebooks/{name}.ipynb?token={self.server['token']}"
+        workspace = name.replace("/", "-")
+        return f"{self.server['url']}lab/workspaces/{workspace}/tree/notebooks/{name}.ipynb?token={self.server['token']}"
 
 
 @pytest.fixture(scope="module")
@@ -346,6 +347,16 @@ def test_attention_runs_and_its_exercise_is_marked_as_it_is_typed(lab, chromium)
         number.press("ArrowDown")  # and not the next cell of the notebook
         expect(number).to_have_value("4.5")
         assert not any(wrong.values()), wrong
+
+
+def test_a_further_page_runs_and_leads_back(lab, chromium):
+    with opened(chromium, lab.address("further/03_attention")) as (page, wrong):
+        run_all(page)
+        assert not faults(page, wrong)
+        page.get_by_role("link", name="Core page: self-attention").first.click()
+        page.wait_for_function(
+            "jupyterapp.shell.currentWidget.context.path === 'notebooks/03_attention.ipynb'"
+        )
 
 
 def drag(page, handle, pixels):

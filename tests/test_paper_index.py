@@ -87,7 +87,7 @@ def test_every_link_leads_to_what_it_names():
 
 def test_every_cell_named_is_a_cell_of_its_section():
     found = re.findall(
-        r"^- notebook: \[(\w+)\]\((\w+)\.ipynb\) › (.*?)(?: › `([^`]*)`)?$", PAGE, re.M
+        r"^- notebook: \[([\w/]+)\]\(([\w/]+)\.ipynb\) › (.*?)(?: › `([^`]*)`)?$", PAGE, re.M
     )
     assert len(found) == PAGE.count("- notebook: ")
     for name, file, heading, first_line in found:
@@ -179,6 +179,14 @@ def test_table_6_is_the_codes():
         assert 2 * once * 303e6 * epochs / 1e18 == pytest.approx(published, rel=0.03)
 
 
+def test_a_section_of_a_further_page_can_be_named():
+    path = ROOT / "notebooks" / "further" / "03_attention.ipynb"
+    cells = nbformat.read(path, as_version=4).cells
+    headings = [found for cell in cells for found in re.findall(r"^## (.+)$", cell.source, re.M)]
+    link = paper_index.in_notebook("further/03_attention", headings[0])
+    assert link == f"[further/03_attention](further/03_attention.ipynb) › {headings[0]}"
+
+
 # A source that leads nowhere
 
 
@@ -190,6 +198,11 @@ def broken(kind, place):
 
 
 GONE = [
+    (
+        "notebook",
+        ["further/03_attention", "5. Masks"],
+        "the heading '5. Masks' of further/03_attention.ipynb: not found",
+    ),
     ("notebook", ["12_future", "Look first"], "no file notebooks/12_future.ipynb"),
     (
         "notebook",

@@ -1,4 +1,4 @@
-"""A data set in shards in the place of one in memory: trained on, written by the command, made of a folder of images."""
+"""Shards in place of data in memory: trained on, written, made of a folder of images."""
 
 import json
 import weakref
@@ -226,9 +226,12 @@ def test_the_command_writes_and_says_how_to_train(tmp_path, monkeypatch, capsys)
     monkeypatch.chdir(tmp_path)
     assert main(["shards", "digits", "kept/digits", "--per-shard", "500"]) == 0
     assert capsys.readouterr().out.splitlines() == [
-        "            images  shards", "train         1257       3", "validation     180       1",
-        "test           360       1", "train on them with: python -m vit_helpers train --data shards:kept/digits",
-    ]  # fmt: skip
+        "            images  shards",
+        "train         1257       3",
+        "validation     180       1",
+        "test           360       1",
+        "train on them with: python -m vit_helpers train --data shards:kept/digits",
+    ]
     set_seed(0)
     data = load("shards:kept/digits")
     model = nn.Sequential(nn.Flatten(), nn.Linear(64, 10))

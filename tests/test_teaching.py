@@ -10,6 +10,7 @@ import nbformat
 import pytest
 import torch
 
+from tools.execute import further_pages, lessons
 from vit_helpers.cli import COMMANDS
 from vit_helpers.patches import patchify
 
@@ -17,7 +18,11 @@ pytestmark = pytest.mark.repo
 
 ROOT = Path(__file__).parents[1]
 TEXT = (ROOT / "TEACHING.md").read_text(encoding="utf-8")
-NOTEBOOKS = {path.name[:2]: path for path in sorted((ROOT / "notebooks").glob("[0-9]*.ipynb"))}
+NOTEBOOKS = {path.name[:2]: path for path in lessons()}
+PAGES = {  # a core page and its further page, if it has one
+    number: [path, *(page for page in further_pages() if page.name == path.name)]
+    for number, path in NOTEBOOKS.items()
+}
 HEADINGS = re.findall(r"^#+ (.+)$", re.sub(r"```.*?```", "", TEXT, flags=re.S), re.M)
 PARTS = ("Run live", "What goes wrong", "What students ask", "Who has understood", "On the board")
 
@@ -40,13 +45,13 @@ def sections(number):
 
 @cache
 def exercises(number):
-    """{the name that an exercise's check prints: its minutes}"""
-    names = re.findall(
-        r"^from (vit_helpers\.checks\.\w+) import", "\n".join(cells(number, "code")), re.M
-    )
+    """{the name that an exercise's check prints: its minutes}, of a core page and its further page"""
+    pages = [cell for path in PAGES[number] for cell in nbformat.read(path, as_version=4).cells]
+    code = "\n".join(cell.source for cell in pages if cell.cell_type == "code")
+    names = re.findall(r"^from (vit_helpers\.checks\.\w+) import", code, re.M)
     topics = [import_module(name) for name in sorted(set(names))]
     found = {}
-    for cell in nbformat.read(NOTEBOOKS[number], as_version=4).cells:
+    for cell in pages:
         if "exercise" in cell.metadata:
             name = re.search(r"^done = check_(\w+)\(", cell.source, re.M).group(1)
             check = next(
@@ -167,7 +172,7 @@ def test_the_term_divides_the_exercises_between_lab_and_home():
 @each
 def test_the_minutes_are_those_of_the_exercises(number):
     count, minutes = map(
-        int, re.search(r"(\d) exercises?, (\d+) minutes\.", section(number)).groups()
+        int, re.search(r"(\d+) exercises?, (\d+) minutes\.", section(number)).groups()
     )
     assert (count, minutes) == (len(exercises(number)), sum(exercises(number).values()))
 

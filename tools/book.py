@@ -1,5 +1,6 @@
 """Build the series as a web site: live page, notebooks with stored outputs, folded solutions, the code, and a search.
 
+In the table of contents, a further page stands under its core page.
 Where a notebook has stored the picture of a widget, the site shows the widget itself, without a kernel. Neither building nor
 reading needs a network: open index.html in the folder, or put the folder on any web server. Any warning of Sphinx stops the
 build and leaves the folder as it was. Buttons for Colab appear once `python -m tools.publish` was run.
@@ -18,12 +19,24 @@ from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import nbformat
 from nbformat.v4 import new_markdown_cell, new_output
 
 from tools import main
-from tools.execute import README, ROOT, STATIC, all_notebooks, home, is_setup, lessons
+from tools.execute import (
+    README,
+    ROOT,
+    STATIC,
+    all_notebooks,
+    further_pages,
+    home,
+    is_further,
+    is_setup,
+    lessons,
+    solutions,
+)
 
 MARK = Path("_static", "vit_helpers.css")  # by this file a folder is known to be a book
 NEEDED = (
@@ -93,20 +106,21 @@ def make_book(pages: Path, site: Path) -> None:
     """Write the site, where the repository is published with links to files of it that are not pages."""
     from vit_helpers.live.page import live_page
 
-    address, solutions = home(), [path for path in all_notebooks() if path not in lessons()]
+    address, answers = home(), solutions()
     beside = [path for path in BESIDE if path.is_file()]
-    prose = [README, *beside, *lessons(), *solutions]
+    lesson_pages = sorted([*lessons(), *further_pages()], key=place_in_contents)
+    prose = [README, *beside, *lesson_pages, *answers]
     code = code_files(prose)
     tidy = partial(tidied, pages={*prose, *code, LIVE}, address=address)
 
     texts = {path: tidy(path.read_text(encoding="utf-8"), path) for path in (README, *beside)}
-    texts |= {path: notebook_page(path, tidy) for path in (*lessons(), *solutions)}
+    texts |= {path: notebook_page(path, tidy) for path in (*lesson_pages, *answers)}
     texts |= {path: code_page(path, code) for path in code}
-    texts[SOLUTIONS] = "# Solutions" + contents(solutions)
+    texts[SOLUTIONS] = "# Solutions" + contents(answers)
     texts[TESTS] = "# Tests" + contents(path for path in code if path.is_relative_to(TESTS.parent))
     texts[LIVE] = (STATIC / "live.md").read_text(encoding="utf-8")
     beside = [LIVE, SOLUTIONS, *beside, PACKAGE, TESTS]
-    texts[README] += contents(lessons(), "The notebooks") + contents(beside, "Beside them")
+    texts[README] += contents(lesson_pages, "The notebooks") + contents(beside, "Beside them")
     theme = SETTINGS["theme"] | (
         SETTINGS["buttons"] | {"repository_url": address} if address else {}
     )
@@ -165,12 +179,22 @@ def page_file(path: Path) -> str:
     return page_name(path) + (".ipynb" if path.suffix == ".ipynb" else ".md")
 
 
+def place_in_contents(path: Path) -> tuple[str, bool]:
+    """By what the pages of notebooks are sorted: a further page comes after its core page."""
+    return path.name, is_further(path)
+
+
 def contents(paths: Iterable[Path], caption: str | None = None) -> str:
     """A list of pages, with a caption only in the sidebar; notebooks have the names that README gives them."""
     named = {
         target(link, README): words
         for words, link in LINK.findall(markdown(README))
         if words[:2].isdigit()
+    }
+    named |= {
+        path: f"{path.name[:2]} further: {named[core].partition(' ')[2]}"
+        for path in further_pages()
+        if (core := path.parents[1] / path.name) in named
     }
     options = f":caption: {caption}\n:hidden:" if caption else ":maxdepth: 1"
     lines = (
@@ -203,10 +227,7 @@ def tidied(text: str, path: Path, pages: Collection[Path], address: str) -> str:
         if (found := target(link, path)) is None:
             return match.group()
         if found in pages:
-            anchor = (
-                re.sub("-L.*", "", link[link.find("#") :]) if "#" in link and found != LIVE else ""
-            )
-            return f"[{words}](/{page_file(found)}{anchor})"
+            return f"[{words}](/{page_file(found)}{anchor_of(link, found)})"
         return (
             f"[{words}]({address}/blob/main/{found.relative_to(ROOT).as_posix()})"
             if address
@@ -214,6 +235,20 @@ def tidied(text: str, path: Path, pages: Collection[Path], address: str) -> str:
         )
 
     return LINK.sub(relinked, LEFT_OUT.sub("", text))
+
+
+def anchor_of(link: str, page: Path) -> str:
+    """The anchor of a link to a page, as Sphinx calls it: of a line of code, or of a heading.
+
+    >>> anchor_of("03_attention.ipynb#2.-Masks:-why?", ROOT / "notebooks" / "03_attention.ipynb")
+    '#2-masks-why'
+    """
+    anchor = link.partition("#")[2]
+    if not anchor or page == LIVE:
+        return ""
+    if page.suffix == ".ipynb":  # Jupyter and GitHub keep all of a heading but its spaces
+        return "#" + re.sub(r"[^\w-]", "", unquote(anchor).lower())
+    return "#" + re.sub("-L.*", "", anchor)
 
 
 def code_files(prose: Iterable[Path]) -> list[Path]:
@@ -281,7 +316,7 @@ def notebook_page(path: Path, tidy: Callable[[str, Path], str]) -> str:
 
 def solutions_of(path: Path, tidy: Callable[[str, Path], str]) -> dict[str, str]:
     """{name of an exercise's check: how to solve it, as Markdown}, from the solutions to the notebook at `path`."""
-    path = path.parent / "solutions" / path.name
+    path = ROOT / "notebooks" / "solutions" / path.name
     if not path.is_file():
         return {}
     cells = nbformat.read(path, as_version=4).cells

@@ -2,7 +2,8 @@
 
 Writes a folder with nbgrader_config.py and, for each notebook, an assignment source/NAME/NAME.ipynb: each exercise with what
 it needs from its notebook, the solution, which nbgrader removes for the students, and a locked cell that gives the points.
-Go on in that folder with `nbgrader generate_assignment NAME`, `autograde` and `generate_feedback`. TEACHING.md says more.
+The exercises of a further page come last in the assignment of its core page. Go on in that folder with
+`nbgrader generate_assignment NAME`, `autograde` and `generate_feedback`. TEACHING.md says more.
 """
 
 import argparse
@@ -19,15 +20,17 @@ from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 from tools import main
-from tools.execute import METADATA, STATIC, all_notebooks, is_setup, lessons
+from tools.execute import METADATA, STATIC, further_pages, is_setup, lessons, solutions
 from vit_helpers._files import new_folder
 from vit_helpers._validate import check_choice
 
 CONFIG = "nbgrader_config.py"
-SOLUTIONS = {path.name: path for path in all_notebooks() if path not in lessons()}
-PAIRS = {
-    path.stem: (path, SOLUTIONS[path.name]) for path in lessons() if path.name in SOLUTIONS
-}  # with exercises
+SOLUTIONS = {path.name: path for path in solutions()}
+PAGES = {  # with exercises: a core page and its further page, if it has one
+    lesson.stem: [lesson, *(page for page in further_pages() if page.name == lesson.name)]
+    for lesson in lessons()
+    if lesson.name in SOLUTIONS
+}
 FILES = ("nbgrader_config.txt", "assignment.md", "marks.txt")
 SETTINGS, ABOUT, MARKS = ((STATIC / name).read_text(encoding="utf-8") for name in FILES)
 COMMON = "import math\n\nimport torch\nimport torch.nn.functional as F\nfrom torch import nn"
@@ -37,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "folder", type=Path, help="where to make the course: a new or an empty folder"
     )
-    about = f"of {', '.join(PAIRS)} (default: all, which are those whose exercises have solutions)"
+    about = f"of {', '.join(PAGES)} (default: all, which are those whose exercises have solutions)"
     parser.add_argument(
         "notebooks", nargs="*", metavar="NOTEBOOK", type=lambda word: Path(word).stem, help=about
     )
@@ -45,15 +48,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     for name in args.notebooks:
-        check_choice("notebook with solutions", name, PAIRS)
-    pairs = {
-        name: [nbformat.read(path, as_version=4) for path in PAIRS[name]]
-        for name in args.notebooks or PAIRS
-    }
-    books = {
-        Path("source", name, f"{name}.ipynb"): assignment(name, *pair)
-        for name, pair in pairs.items()
-    }
+        check_choice("notebook with solutions", name, PAGES)
+    chosen = args.notebooks or list(PAGES)
+    books = {Path("source", name, f"{name}.ipynb"): read_assignment(name) for name in chosen}
     with new_folder(args.folder.absolute()) as new:
         for path, notebook in books.items():
             (new / path).parent.mkdir(parents=True)
@@ -68,7 +65,14 @@ def run(args: argparse.Namespace) -> None:
             if cell.metadata.get("nbgrader", {}).get("grade")
         ]
         print(f"{args.folder / path}: {len(points)} exercises, {sum(points)} points")
-    print(f"next, in {args.folder}: nbgrader generate_assignment {next(iter(pairs))}")
+    print(f"next, in {args.folder}: nbgrader generate_assignment {chosen[0]}")
+
+
+def read_assignment(name: str) -> NotebookNode:
+    """The assignment of a core page, from the files of the series."""
+    paths = [*PAGES[name], SOLUTIONS[f"{name}.ipynb"]]
+    *pages, worked = (nbformat.read(path, as_version=4) for path in paths)
+    return assignment(name, pages, worked)
 
 
 class Exercise(NamedTuple):
@@ -105,15 +109,24 @@ def exercises(lesson: NotebookNode) -> list[Exercise]:
     return found
 
 
-def assignment(name: str, lesson: NotebookNode, solutions: NotebookNode) -> NotebookNode:
-    """The notebook for nbgrader's folder `source`, from a notebook of the series and the one with its solutions."""
-    setup = next(cell.source for cell in lesson.cells if is_setup(cell))
+def assignment(name: str, pages: list[NotebookNode], solutions: NotebookNode) -> NotebookNode:
+    """The notebook for nbgrader's folder `source`, from a core page, its further page and the one with their solutions."""
+    setup = next(cell.source for cell in pages[0].cells if is_setup(cell))
     cells = [
         new_markdown_cell(ABOUT.format(name=name).strip()),
         new_code_cell(setup),
         new_code_cell(COMMON),
     ]
-    known = names(COMMON)[0]
+    for each in pages:
+        cells += exercise_cells(each, solutions)
+    for number, cell in enumerate(cells):
+        cell.id = f"cell-{number:03d}"
+    return new_notebook(cells=cells, metadata=METADATA)
+
+
+def exercise_cells(lesson: NotebookNode, solutions: NotebookNode) -> list[NotebookNode]:
+    """The cells of all exercises of a page; a further page does not know the names of its core page."""
+    cells, known = list[NotebookNode](), names(COMMON)[0]
     for exercise in exercises(lesson):
         points = f"{exercise.level} point{'s' * (exercise.level > 1)}"
         prose = re.sub(r"(\*Level [^*]+)\.\*", rf"\1, {points}.*", exercise.prose)
@@ -137,9 +150,7 @@ def assignment(name: str, lesson: NotebookNode, solutions: NotebookNode) -> Note
                 points=exercise.level,
             )
         )
-    for number, cell in enumerate(cells):
-        cell.id = f"cell-{number:03d}"
-    return new_notebook(cells=cells, metadata=METADATA)
+    return cells
 
 
 def graded(

@@ -1,10 +1,12 @@
 """Run notebooks from top to bottom and store their outputs in place.
 
-The setup cell is brought up to date first. All outputs of a notebook come from one run: they are stored together, or not at
-all if its code is the same and its outputs differ from the stored ones only in what tests/nbval_sanitize.cfg blurs (times,
-speeds) and in the images of cells tagged nbval-ignore-output. Hashes of code and outputs in the notebook's metadata tell a
-test what was changed later. Each line printed ends with seconds and peak memory of the notebook's kernel. With --cards these
-are written into the table at the top of the notebook and into its row of README.md, with the outputs of the same run.
+The setup cell is brought up to date first. All outputs of a notebook come from one run: they are
+stored together, or not at all if its code is the same and its outputs differ from the stored ones
+only in what tests/nbval_sanitize.cfg blurs (times, speeds) and in the images of cells tagged
+nbval-ignore-output. Hashes of code and outputs in the notebook's metadata tell a test what was
+changed later. Each line printed ends with seconds and peak memory of the notebook's kernel. With
+--cards these are written into the table at the top of the notebook, with the reader's minutes and the
+outputs of the same run. A core page also has them in its row of README.md.
 """
 
 import argparse
@@ -30,6 +32,7 @@ from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernel
 from nbformat import NotebookNode
 
 from tools import main
+from tools.reading import exercise_minutes, format_minutes, reading_minutes
 from vit_helpers import __version__
 
 ROOT = Path(__file__).parents[1]
@@ -41,6 +44,7 @@ METADATA = {"kernelspec": KERNEL, "language_info": {"name": "python"}}
 WIDGET = "application/vnd.jupyter.widget-view+json"
 TAG = f"v{__version__}"  # what published notebooks install
 CARD_ROW = re.compile(r"^\| time and memory \|.*\|$", re.MULTILINE)
+TIME_ROW = re.compile(r"^\| your time \|.*\|$", re.MULTILINE)
 Rule = tuple[re.Pattern[str], str]  # what to look for, and what to put in its place
 MEASURED = re.compile(
     r"^\| time and memory \| (\S+ s), (\S+ GiB) \(measured .*\) \|$", re.MULTILINE
@@ -54,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--cards",
         action="store_true",
-        help="also write time and memory where a quarter off; run it alone",
+        help="also write minutes to read, and costs where a quarter off; run it alone",
     )
 
 
@@ -63,21 +67,37 @@ def run(args: argparse.Namespace) -> int:
 
 
 def all_notebooks() -> list[Path]:
-    """Every notebook and its solutions, without copies in other folders."""
-    return sorted(
-        path
-        for folder in ("", "solutions")
-        for path in (ROOT / "notebooks" / folder).glob("[0-9]*.ipynb")
-    )
+    """Every core page, further page and notebook with solutions, without copies in other folders."""
+    return [*lessons(), *further_pages(), *solutions()]
 
 
 def lessons() -> list[Path]:
-    """The notebooks without their solutions."""
-    return [path for path in all_notebooks() if path.parent.name != "solutions"]
+    """The core pages."""
+    return notebooks_in("")
+
+
+def further_pages() -> list[Path]:
+    """The pages that go beyond a core page, whose name they have."""
+    return notebooks_in("further")
+
+
+def solutions() -> list[Path]:
+    """The solutions, which serve a core page and its further page."""
+    return notebooks_in("solutions")
+
+
+def notebooks_in(folder: str) -> list[Path]:
+    """The notebooks of a folder of notebooks/."""
+    return sorted((ROOT / "notebooks" / folder).glob("[0-9]*.ipynb"))
+
+
+def is_further(path: Path) -> bool:
+    """Whether a notebook is a further page."""
+    return path.resolve().parent.name == "further"
 
 
 def execute(path: Path, cards: bool = False) -> bool:
-    """Run one notebook and store it, with `cards` also what it cost; False, and nothing stored, when that fails."""
+    """Run one notebook and store it, with `cards` also its costs; False if it fails."""
     options: dict[str, Any] = {
         "timeout": 600,
         "kernel_name": "python3",
@@ -104,7 +124,7 @@ def execute(path: Path, cards: bool = False) -> bool:
         print(f"{path}: failed, left as it was\n{error}", file=sys.stderr)
         return False
     if cards and (card := card_of(new)):
-        write_costs(path, card, costs)
+        write_costs(path, new, card, costs)
     after = store(new, new if cards else old)
     if after != before:
         path.write_text(after, encoding="utf-8", newline="\n")
@@ -113,7 +133,7 @@ def execute(path: Path, cards: bool = False) -> bool:
 
 
 def store(new: NotebookNode, old: NotebookNode) -> str:
-    """The text of the file: metadata cut down, and all stored outputs kept if the same code printed the same again."""
+    """The text of the file; all stored outputs are kept if the same code printed the same again."""
     rules = sanitize_rules()
     for number, cell in enumerate(new.cells):
         cell["id"] = f"cell-{number:03d}"
@@ -139,7 +159,7 @@ def code_cells(book: NotebookNode) -> list[NotebookNode]:
 
 
 def hashes(book: NotebookNode) -> dict[str, str]:
-    """SHA-256 of a notebook's code, without the setup cell, which `publish` changes, and of all its outputs."""
+    """SHA-256 of a notebook's code (not the setup cell, which `publish` changes) and outputs."""
     sources = [cell.source for cell in code_cells(book) if not is_setup(cell)]
     parts = {"code": sources, "outputs": [cell.outputs for cell in code_cells(book)]}
     return {
@@ -149,7 +169,7 @@ def hashes(book: NotebookNode) -> dict[str, str]:
 
 
 def home() -> str:
-    """The public address of the repository, from pyproject.toml, the one place that holds it; "" before publication."""
+    """The public address of the repository, which pyproject.toml holds; "" before publication."""
     project = tomllib.loads(PROJECT.read_text(encoding="utf-8"))["project"]
     return project.get("urls", {}).get("Repository", "")
 
@@ -178,7 +198,7 @@ def sanitize_rules() -> list[Rule]:
 
 
 def blur(cell: dict[str, Any], rules: list[Rule]) -> list[str]:
-    """A cell's outputs as comparable text, without execution counts, and where they may show times without images."""
+    """A cell's outputs as comparable text, without counts, or images that may show times."""
     texts, timed = [], "nbval-ignore-output" in cell["metadata"].get("tags", [])
     for output in cell["outputs"]:
         data = {
@@ -193,7 +213,7 @@ def blur(cell: dict[str, Any], rules: list[Rule]) -> list[str]:
 
 
 def measure(work: Callable[[], object]) -> tuple[float, float]:
-    """Seconds that `work()` took, and the peak memory in GiB of the processes it started, sampled ten times a second."""
+    """Seconds that `work()` took, and the peak memory in GiB of the processes that it started."""
     peaks, done, start = [0], threading.Event(), time.perf_counter()
 
     def watch() -> (
@@ -239,35 +259,56 @@ def card_of(book: NotebookNode) -> NotebookNode | None:
     )
 
 
-def write_costs(path: Path, card: NotebookNode, costs: tuple[float, float]) -> None:
-    """Write the costs into the card, unless it is right within a quarter, and what the card says into README.md.
+def write_costs(
+    path: Path, book: NotebookNode, card: NotebookNode, costs: tuple[float, float]
+) -> None:
+    """Write the costs into the card, unless it is right within a quarter, and the reader's minutes.
 
-    That is the one beside the notebook's folder, where the last two cells of the notebook's row are the costs.
+    What the card of a core page says also goes into README.md, the one beside the notebook's
+    folder, where the last three cells of the notebook's row are the minutes and the costs.
     """
-    import torch
-
     from vit_helpers.scaling.timing import processor
 
     old = [
         float(words.split()[0]) for found in MEASURED.findall(card.source) for words in found
     ] or [0, 0]
     if any(abs(cost - stored) > stored / 4 for cost, stored in zip(costs, old, strict=True)):
-        threads = f"{(count := torch.get_num_threads())} thread{'s' if count > 1 else ''}"
+        count = os.environ.get("OMP_NUM_THREADS", "1")  # else the setup cell chooses one
+        threads = f"{count} thread{'s' * (count != '1')}"
         name = " ".join(
             re.sub(r"\((R|TM)\)|\b(CPU|Processor|\w+-Core)\b|@.*", " ", processor()).split()
         )
         row = f"| time and memory | {format_costs(costs)} (measured with {threads}, {name}) |"
         card.source = CARD_ROW.sub(lambda _: row, card.source)
+    minutes = write_minutes(book, card)
     path = path.resolve()
+    if is_further(path):
+        return
     readme, link = path.parents[1] / "README.md", re.escape(f"({path.parent.name}/{path.name})")
-    pattern = re.compile(rf"^(\|.*{link}.*\|)[^|\n]*\|[^|\n]*\|$", re.MULTILINE)
-    text, time_and_memory = (
-        readme.read_text(encoding="utf-8"),
-        " | ".join(MEASURED.findall(card.source)[0]),
+    before = readme.read_text(encoding="utf-8")
+    time_and_memory = " | ".join(MEASURED.findall(card.source)[0])
+    row_start = rf"^(\|.*{link}.*\|)"
+    after = re.sub(
+        rf"{row_start}[^|\n]*\|[^|\n]*\|$", rf"\1 {time_and_memory} |", before, flags=re.MULTILINE
     )
-    if (after := pattern.sub(lambda found: f"{found[1]} {time_and_memory} |", text)) != text:
+    after = re.sub(
+        rf"{row_start} \d+\+\d+ (\|[^|\n]*\|[^|\n]*\|)$",
+        rf"\1 {minutes} \2",
+        after,
+        flags=re.MULTILINE,
+    )
+    if after != before:
         readme.write_text(after, encoding="utf-8", newline="\n")
         print(f"{readme.name}: written")
+
+
+def write_minutes(book: NotebookNode, card: NotebookNode) -> str:
+    """Write the reader's minutes into the card, whose own words count too; what README.md says of them."""
+    exercises = exercise_minutes(book)
+    for _ in range(2):  # the first time, the row may still have other words, and fewer
+        row = f"| your time | {format_minutes(reading_minutes(book), exercises)} |"
+        card.source = TIME_ROW.sub(lambda _, row=row: row, card.source)
+    return f"{reading_minutes(book)}+{sum(exercises)}"
 
 
 if __name__ == "__main__":

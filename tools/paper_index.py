@@ -80,7 +80,10 @@ def places(entry: Entry, kind: str, lost: list[str]) -> Iterator[str]:
 
 
 def in_notebook(name: str, heading: str, cell: str | None = None) -> str:
-    """Link to a section of a notebook, and of its code cells the one that begins with the line `cell`."""
+    """Link to a section of a notebook, and of its code cells the one that begins with the line `cell`.
+
+    name: as 03_attention, or further/03_attention for the further page
+    """
     sections: list[tuple[str, list[str]]] = [
         ("", [])
     ]  # a heading, and the first lines of the code cells below it

@@ -1,14 +1,18 @@
-"""Make slides of the notebooks for a projector, a deck each, from the stored outputs; offline, like the book.
+"""Make slides of the core pages for a projector, a deck each, from the stored outputs; offline, like the book.
 
-A heading starts a slide, and so does every cell and every image; setup and solutions are left out. What is longer than the
-screen scrolls. Space and the arrow keys go on, S opens the speaker's view, F fills the screen, O shows all slides.
+A heading starts a slide, and so does every cell and every image, which stands under the heading of its section. Long prose
+goes on on further slides. Setup, solutions and cells that only draw are left out. Space and the arrow keys go on, S opens the speaker's view, F fills the screen, O shows all slides.
 """
 
 import argparse
+import ast
 import copy
+import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import nbformat
+from nbformat import NotebookNode
 from nbformat.v4 import new_markdown_cell
 
 from tools import main
@@ -17,6 +21,9 @@ from tools.execute import home, is_setup, lessons
 
 MARK = Path("_static", "slides.css")  # by this file a folder is known to hold slides
 BREAK = "```{revealjs-break}\n:notitle:\n```\n\n"
+BREAK_WITH_HEADING = "```{revealjs-break}\n```\n\n"
+FULL = 110  # words: more do not fit on a slide
+BLOCK = re.compile(r"(?:^(```+).*?^\1|.+?)(?:\n{2,}|\Z)", re.DOTALL | re.MULTILINE)  # or paragraph
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -48,25 +55,63 @@ def deck(path: Path) -> str:
     for cell in book.cells:
         if cell.cell_type == "markdown":
             text = tidied(cell.source, path, pages=(), address=home())
-            cell.source = text if text.startswith("#") else BREAK + text
-            cells += [cell] if text.strip() else []
+            for number, part in enumerate(split_prose(text)):
+                source = part if part.startswith("#") else BREAK + part
+                cells.append(new_markdown_cell(source, id=f"{cell.id}-{number}"))
         elif not is_setup(cell):
-            parts = [cell]
-            if any(
-                kind.startswith("image/")
-                for output in cell.outputs
-                for kind in output.get("data", {})
-            ):
-                parts.append(copy.deepcopy(cell))
-                parts[1].id, parts[1].metadata, cell.outputs = (
-                    f"{cell.id}-shown",
-                    {"tags": ["remove-input"]},
-                    [],
-                )
-            for part in parts:
-                cells += [new_markdown_cell(BREAK, id=f"before-{part.id}"), part]
+            cells += code_slides(cell)
     book.cells = cells
     return nbformat.writes(book)
+
+
+def split_prose(text: str) -> Iterator[str]:
+    """Parts of a text that fit on slides: whole paragraphs, lists and tables, headings with what follows them."""
+    part = ""
+    for block in (match[0] for match in BLOCK.finditer(text.strip())):
+        is_heading = block.startswith("#")
+        only_heading = part.startswith("#") and "\n" not in part.strip()
+        too_long = len((part + block).split()) > FULL and not only_heading
+        if part and (is_heading or too_long):
+            yield part.strip()
+            part = ""
+        part += block
+    if part.strip():
+        yield part.strip()
+
+
+def code_slides(cell: NotebookNode) -> Iterator[NotebookNode]:
+    """The slides of a code cell: its code, unless it only draws, and under the section's heading its image."""
+    has_image = any(
+        kind.startswith("image/") for output in cell.outputs for kind in output.get("data", {})
+    )
+    shown = copy.deepcopy(cell)
+    shown.id, shown.metadata = f"{cell.id}-shown", {"tags": ["remove-input"]}
+    if has_image:
+        cell.outputs = []
+    if not (has_image and only_draws(cell.source)):
+        yield new_markdown_cell(BREAK, id=f"before-{cell.id}")
+        yield cell
+    if has_image:
+        yield new_markdown_cell(BREAK_WITH_HEADING, id=f"before-{shown.id}")
+        yield shown
+
+
+def only_draws(source: str) -> bool:
+    """Whether code is one call of a function called draw_..., with nothing but imports before it
+
+    >>> only_draws("from vit_helpers import plots\\n\\nplots.draw_scores(q, k)")
+    True
+    >>> only_draws("scores = q @ k.T\\nplots.draw_scores(q, k)")
+    False
+    """
+    *before, last = ast.parse(source).body or [ast.Pass()]
+    if not all(isinstance(node, ast.Import | ast.ImportFrom) for node in before):
+        return False
+    if not (isinstance(last, ast.Expr) and isinstance(last.value, ast.Call)):
+        return False
+    name = last.value.func
+    called = name.attr if isinstance(name, ast.Attribute) else getattr(name, "id", "")
+    return called.startswith("draw_")
 
 
 if __name__ == "__main__":

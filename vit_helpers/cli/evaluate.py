@@ -7,6 +7,7 @@ from vit_helpers._files import expand_user
 from vit_helpers.cli.outputs import check_figure, draw_counts, print_warnings, report_broken
 from vit_helpers.cli.predictions import count_confusions
 from vit_helpers.cli.scores import class_table
+from vit_helpers.cli.threads import use_threads
 from vit_helpers.pretrained import load_pretrained
 
 CLASSES_SHOWN = 30  # at most are printed one by one
@@ -22,6 +23,7 @@ def run(args: Namespace) -> int:
     name = Path(path or args.data).resolve().name
     images = expand_user(path).rglob("*") if kind == "folder" else ()
     out = check_figure(args.out or Path(f"{name}-confusion.png"), inputs=images)
+    use_threads(pretrained.model, batch_size=64)
     with print_warnings():
         counts, description, broken = count_confusions(args.weights, pretrained, args.data)
     n = int(counts.sum())

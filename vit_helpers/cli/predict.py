@@ -17,6 +17,7 @@ from vit_helpers.cli.predictions import (
     predict_files,
     prediction_table,
 )
+from vit_helpers.cli.threads import use_threads
 from vit_helpers.data.images import open_picture
 from vit_helpers.inspection import rollout
 from vit_helpers.pretrained import Pretrained, load_pretrained
@@ -34,6 +35,7 @@ def run(args: Namespace) -> int:
     if not names:
         raise ValueError(f"{args.weights} has no classification head, so it cannot predict classes")
     figure = check_outputs(args, files)
+    use_threads(pretrained.model, len(files))
     familiarity = load_familiarity(args.weights)
     probabilities, readable, broken = predict_files(pretrained, files, familiarity=familiarity)
     table = prediction_table(readable, probabilities, names)

@@ -8,8 +8,9 @@ import torch
 from scipy.stats import binomtest
 from torch import Tensor, nn
 
+from vit_helpers.data.splits import Batch
 from vit_helpers.distributed import all_gather
-from vit_helpers.training.measurements import Batch, Score, evaluate, predict
+from vit_helpers.training.measurements import Score, evaluate, predict
 
 
 def score_classes(

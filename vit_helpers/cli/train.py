@@ -35,6 +35,7 @@ from vit_helpers.cli.run_folder import (
     stop_cause,
 )
 from vit_helpers.cli.scores import score_classes
+from vit_helpers.cli.threads import use_threads
 from vit_helpers.data.shards import BrokenShardError
 from vit_helpers.data.splits import DataLike
 from vit_helpers.distributed import (
@@ -156,6 +157,7 @@ def fit_and_test(args: Namespace, out: Path, kept: Path | None, device: str) -> 
     if start is not None and kept is None and "lr" not in given:
         settings = scale_lr(settings, start.model.config.embed_dim)
 
+    use_threads(model, settings.batch_size)
     about = describe_run(data, model, settings, resumed) | {"skip_broken": args.skip_broken}
     if is_main_process():
         print_start(data, model, settings, device)
