@@ -22,7 +22,9 @@ def test_a_further_page_has_the_name_of_its_core_page():
 @each_pair
 def test_it_opens_and_ends_with_the_way_back(core, further):
     first, *_, last = read(further).cells
-    way = re.compile(rf"\[Core page: [^]]+\]\(\.\./{core.name}\) \| \[Contents\]\(\.\./\.\./README\.md\)")
+    way = re.compile(
+        rf"\[Core page: [^]]+\]\(\.\./{core.name}\) \| \[Contents\]\(\.\./\.\./README\.md\)"
+    )
     assert way.match(first.source.splitlines()[0])
     assert way.fullmatch(last.source.splitlines()[-1])
     title, *_ = headings(read(further))
@@ -69,5 +71,9 @@ def test_a_heading_that_no_link_can_lead_to_is_refused():
 def test_teaching_leads_to_every_further_page():
     text = (ROOT / "TEACHING.md").read_text(encoding="utf-8")
     for core, further in PAIRS:
-        line = next(line for line in text.splitlines() if line.startswith(f"[Notebook](notebooks/{core.name})"))
+        line = next(
+            line
+            for line in text.splitlines()
+            if line.startswith(f"[Notebook](notebooks/{core.name})")
+        )
         assert f"[further](notebooks/further/{further.name})" in line

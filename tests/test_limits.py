@@ -49,7 +49,9 @@ def good_page():
         cells=[
             new_markdown_cell("# A page\n\nHow?"),
             setup,
-            new_code_cell("from plots import draw_question\n\ndraw_question()", outputs=[picture()]),
+            new_code_cell(
+                "from plots import draw_question\n\ndraw_question()", outputs=[picture()]
+            ),
             new_markdown_cell("word " * 246),
             new_code_cell("x = 1\n" * 6 + "draw_x(x)", outputs=[picture()]),
             new_markdown_cell("> *Figure: " + "caption " * 500 + "*\n\n" + "word " * 2750),
@@ -122,7 +124,9 @@ FAULTS = [
 ]
 
 
-@pytest.mark.parametrize(("plant", "message"), FAULTS, ids=lambda value: getattr(value, "__name__", ""))
+@pytest.mark.parametrize(
+    ("plant", "message"), FAULTS, ids=lambda value: getattr(value, "__name__", "")
+)
 def test_a_planted_page_over_a_limit_is_named(plant, message):
     book = copy.deepcopy(good_page())
     plant(book)
