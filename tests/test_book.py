@@ -163,6 +163,7 @@ def test_the_theme_leads_through_the_series_in_its_order(site):
         place = place.parent / re.search(
             r'<link rel="next" [^>]*href="([^"]+)"', place.read_text(encoding="utf-8")
         ).group(1)
+        place = Path(os.path.normpath(place))
         order.append(place.relative_to(site).with_suffix("").as_posix())
     assert order == [page_name(path) for path in IN_ORDER]
 
@@ -405,7 +406,8 @@ def small(tmp_path):
     """A repository with one notebook, published"""
     root = tmp_path / "small"
     for folder in ("tools", "images"):
-        shutil.copytree(ROOT / folder, root / folder, ignore=shutil.ignore_patterns("__pycache__"))
+        skipped = shutil.ignore_patterns("__pycache__", "README.md")
+        shutil.copytree(ROOT / folder, root / folder, ignore=skipped)
     for folder in ("", "further", "solutions"):
         name = f"{folder}/01_patches.ipynb".strip("/")
         (root / "notebooks" / folder).mkdir(parents=True, exist_ok=True)

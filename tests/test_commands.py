@@ -43,7 +43,7 @@ class Done(NamedTuple):
 
 
 def command(*words, cwd):
-    """A command in this process, as if typed in a folder: starting Python costs far more than these small runs"""
+    """A command in this process, as if typed in a folder: starting Python costs far more"""
     out, err = io.StringIO(), io.StringIO()
     with contextlib.chdir(cwd), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         status = main_status(*map(str, words))
@@ -100,7 +100,7 @@ def test_a_second_run_leaves_the_first_alone(trained):
 
 
 def start(*words, cwd):
-    """A command under way, which writes what it says into two files; forked where that can be, as importing takes longest"""
+    """A command under way, which writes into two files; forked where that is possible"""
     ways = multiprocessing.get_context("forkserver" if os.name == "posix" else "spawn")
     ways.set_forkserver_preload(["matplotlib.pyplot", "sklearn.datasets", "torch._dynamo"])
     run = ways.Process(

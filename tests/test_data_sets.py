@@ -533,20 +533,6 @@ def test_images_that_are_all_one_color_are_refused(tmp_path):
         folder(tmp_path / "x", image_size=8, split="exact")
 
 
-# What is here already
-
-
-def test_what_is_here_needs_no_download(home):
-    assert downloads.is_downloaded("digits") and downloads.is_downloaded("folder:anywhere")
-    for name, source in downloads.SOURCES.items():
-        assert not downloads.is_downloaded(name)
-        for file in source["here"][-1]:
-            assert not downloads.is_downloaded(name)
-            (home / file).parent.mkdir(parents=True, exist_ok=True)
-            (home / file).touch()
-        assert downloads.is_downloaded(name)
-
-
 # Splits, and what can be sent to another process
 
 

@@ -88,7 +88,7 @@ def test_the_command_itself_runs_without_torch(tmp_path):
     done = doctor(tmp_path, "doctor")
     assert done.returncode == 1 and "Traceback" not in done.stderr
     assert re.search("^bad   pytorch +import torch, torchvision: .*broken", done.stdout, re.M)
-    assert re.search("^bad   threads +could not be checked: broken", done.stdout, re.M)
+    assert re.search("^bad   threads +could not be checked: ImportError: broken", done.stdout, re.M)
     for name in ("packages", "kernel"):
         assert re.search(f"^ok    {name} ", done.stdout, re.M)
     done = doctor(tmp_path, "--help")
@@ -149,39 +149,27 @@ def test_a_gpu_that_cannot_be_used_is_reported(monkeypatch):
     assert text.endswith("sees a GPU, but cannot use it: CUDA error: no kernel image is available")
 
 
-@pytest.fixture
-def cgroup(tmp_path, monkeypatch):
-    """A folder in place of Linux's own, of a machine with 8 CPUs"""
-    monkeypatch.setattr(checks, "CGROUP", tmp_path)
-    monkeypatch.setattr(checks, "OWN_CGROUP", tmp_path / "own")
+@pytest.mark.parametrize(
+    ("count", "state", "advice"),
+    [(1, "ok", ""), (4, "bad", "set OMP_NUM_THREADS=1 before Python starts")],
+)
+def test_a_container_with_fewer_cpus_than_it_shows_is_reported(monkeypatch, count, state, advice):
+    monkeypatch.setattr(checks, "last_line", lambda *words: str(count))
+    monkeypatch.setattr(checks, "count_cpus", lambda: 1.5)
     monkeypatch.setattr(os, "cpu_count", lambda: 8)
-    monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(8)), raising=False)
-    return tmp_path
+    found, text, todo = find(checks.threads)
+    assert (found, todo) == (state, advice)
+    assert text.startswith(f"torch starts with {count}, on 8 CPUs, of which 1.5 may be used")
 
 
-@pytest.mark.parametrize("count", [1, 4])
-def test_a_container_with_fewer_cpus_than_it_shows_is_reported(cgroup, monkeypatch, count):
-    monkeypatch.setattr(torch, "get_num_threads", lambda: count)
-    assert find(checks.threads).state == "ok"
-    (cgroup / "cpu.max").write_text("150000 100000\n")
-    state, text, advice = find(checks.threads)
-    assert text.startswith(f"torch computes with {count}, on 8 CPUs, of which 1.5 may be used")
-    if count == 1:
-        assert (state, advice) == ("ok", "")
-    else:
-        assert state == "bad" and "OMP_NUM_THREADS=1 " in advice
-
-
-def test_the_narrowest_limit_counts(cgroup, monkeypatch):
-    (cgroup / "own").write_text("3:cpu:/x\n0::/user/mine\n")
-    (cgroup / "user" / "mine").mkdir(parents=True)
-    (cgroup / "cpu.max").write_text("max 100000\n")
-    (cgroup / "user" / "mine" / "cpu.max").write_text("400000 100000\n")
-    assert checks.granted_cpus() == 4
-    (cgroup / "user" / "cpu.max").write_text("200000 100000\n")
-    assert checks.granted_cpus() == 2
-    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {5}, raising=False)
-    assert checks.granted_cpus() == 1
+@pytest.mark.parametrize("automatic", [True, False])
+def test_threads_are_those_of_a_kernel_and_not_of_this_command(monkeypatch, automatic):
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    monkeypatch.setattr("vit_helpers.cli.threads.automatic", automatic)
+    environments = []
+    monkeypatch.setattr(checks, "last_line", lambda *words: environments.append(words[2]) or "1")
+    find(checks.threads)
+    assert environments[0].get("OMP_NUM_THREADS") == (None if automatic else "1")
 
 
 @posix

@@ -1,4 +1,4 @@
-"""`evaluate` and `predict`: which images of a folder are tested, names of any bytes, and results that cannot be written."""
+"""`evaluate` and `predict`: which images are tested, names of any bytes, what results replace."""
 
 import csv
 import os

@@ -19,7 +19,12 @@ READMES = [
 ]
 TEXTS = [
     path
-    for path in (*READMES, ROOT / "TEACHING.md", ROOT / "notebooks" / "paper_index.md")
+    for path in (
+        *READMES,
+        ROOT / "TEACHING.md",
+        ROOT / "notebooks" / "paper_index.md",
+        ROOT / "notebooks" / "further" / "ledger.md",
+    )
     if path.exists()
 ]
 PAGES = [*TEXTS, *NOTEBOOKS]

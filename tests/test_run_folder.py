@@ -1,4 +1,4 @@
-"""Runs share no folder, go on only as the same run, and say what they need: with closed streams, full disks, other data."""
+"""Runs share no folder, go on only as the same run, and say what they need."""
 
 import contextlib
 import io
@@ -46,7 +46,7 @@ def run(*words):
 
 
 def claims(folder, out, times):
-    """Claim a folder again and again; returns how often two processes had the same one, and how often this one had one"""
+    """Claim a folder again and again; return how often two processes had it, and how often this"""
     os.chdir(folder)
     twice = had = 0
     for _ in range(times):
@@ -212,7 +212,7 @@ RUN = ["train", "--size", "mini", "--set", "depth=1", "--set", "images=64"]
 
 @pytest.fixture(scope="module")
 def tuned(tmp_path_factory):
-    """Two runs on the digits, one of them fine-tuned from the other, after the first of two epochs"""
+    """Two runs on the digits, one fine-tuned from the other, after the first of two epochs"""
     home = tmp_path_factory.mktemp("tuned")
     with contextlib.chdir(home):
         assert run(*RUN, "--epochs", 1, "--out", "src")[0] == 0
@@ -240,7 +240,7 @@ def test_a_fine_tuned_run_goes_on_with_the_same_weights_alone(tuned, tmp_path, m
         "other mean": "the data have changed .*: mean ",
     }
     says |= {
-        "gone": "the run was started with the weights src, without which it cannot continue: restore them",
+        "gone": "the run was started with the weights src, without which it cannot continue",
         "same": "^$",
     }
     assert (

@@ -19,6 +19,7 @@ import time
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -143,13 +144,12 @@ def prepare(size: str) -> Callable[[], None]:
     import torch
 
     from tools.experiments.measuring import CONFIG, random_images, train_step
-    from vit_helpers.training.presets import make_config, preset
+    from vit_helpers.training.presets import preset
     from vit_helpers.vit import ViT
 
     torch.manual_seed(0)
     settings = preset("digits")
-    shape = settings.shape | {"image_size": 8, "in_chans": 1}
-    small = make_config(settings.model, **shape), settings.batch_size
+    small = replace(settings.config, image_size=8, in_chans=1), settings.batch_size
     config, batch_size = {"small": small, "medium": (CONFIG, 16)}[size]
     return train_step(ViT(config), *random_images(config, batch_size))
 

@@ -9,15 +9,16 @@ import subprocess
 import sys
 import textwrap
 from argparse import Namespace
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from importlib import metadata
-from math import inf
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from vit_helpers._cpus import count_cpus
+from vit_helpers.cli import threads as own_threads
+
 ROOT = Path(__file__).parents[2]  # the repository, or the folder that pip installed into
-CGROUP = Path("/sys/fs/cgroup")  # where Linux says what a container may use
-OWN_CGROUP = Path("/proc/self/cgroup")
+PATIENCE = 120  # seconds for another Python to answer
 CALL = "& " if os.name == "nt" else ""  # PowerShell's word before a path in quotes
 PYTHON = f'{CALL}"{sys.executable}"' if " " in sys.executable else sys.executable  # to paste
 PIP = f"{PYTHON} -m pip install"
@@ -135,7 +136,7 @@ def pytorch() -> Finding:
     return Finding("ok", f"{text}; {torch.cuda.get_device_name()} works")
 
 
-def last_line(executable: str, code: str, timeout: float = 120) -> str:
+def last_line(executable: str, code: str, environment: Mapping[str, str] | None = None) -> str:
     """Return the last line that a Python prints when it runs this code, or that of its error."""
     try:
         done = subprocess.run(
@@ -143,10 +144,11 @@ def last_line(executable: str, code: str, timeout: float = 120) -> str:
             capture_output=True,
             text=True,
             errors="replace",
-            timeout=timeout,
+            timeout=PATIENCE,
+            env=environment,
         )
     except subprocess.TimeoutExpired:
-        return f"no answer in {timeout} seconds"
+        return f"no answer in {PATIENCE} seconds"
     except OSError as error:
         return str(error)
     line = (done.stderr if done.returncode else done.stdout).strip().rpartition("\n")[2]
@@ -156,30 +158,19 @@ def last_line(executable: str, code: str, timeout: float = 120) -> str:
 
 
 def threads() -> Finding:
-    """Check that torch has no more threads than CPUs: a container may grant fewer than it shows."""
-    import torch
-
-    count, cpus = torch.get_num_threads(), granted_cpus()
-    text = f"torch computes with {count}, on {os.cpu_count()} CPUs, of which {cpus:g} may be used"
-    if count <= max(1, cpus):
+    """Check that torch starts with no more threads than CPUs: a container may grant fewer."""
+    environment = dict(os.environ)
+    if own_threads.automatic:  # this command has chosen one thread, for itself alone
+        del environment["OMP_NUM_THREADS"]
+    code = "import torch; print(torch.get_num_threads())"
+    count, cpus = last_line(sys.executable, code, environment), count_cpus()
+    if not count.isdecimal():
+        raise ImportError(count)
+    text = f"torch starts with {count}, on {os.cpu_count()} CPUs, of which {cpus:g} may be used"
+    if int(count) <= max(1, cpus):
         return Finding("ok", text)
     advice = f"set OMP_NUM_THREADS={max(1, int(cpus))} before Python starts"
     return Finding("bad", f"{text}: they wait for one another", advice)
-
-
-def granted_cpus() -> float:
-    """Return how many CPUs this process may use, by its affinity and its container."""
-    affinity = getattr(os, "sched_getaffinity", None)
-    cpus: float = len(affinity(0)) if affinity else os.cpu_count() or 1
-    own = [
-        line.removeprefix("0::/") for line in read(OWN_CGROUP).splitlines() if line[:4] == "0::/"
-    ]
-    folder = CGROUP / (own[0] if own else "")
-    for path in (folder, *folder.parents):
-        quota, _, period = read(path / "cpu.max").strip().partition(" ")
-        granted = int(quota) / int(period) if quota.isdecimal() else inf
-        cpus = min(cpus, granted)
-    return cpus
 
 
 def read(path: Path) -> str:

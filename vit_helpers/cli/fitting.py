@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from vit_helpers.data import Data
 from vit_helpers.distributed import (
@@ -120,7 +120,7 @@ def save_run(
     save_weights(path, merge_lora(model), preprocess, data.class_names, notes)
 
 
-def make_like(config: ViTConfig, settings: RunSettings) -> nn.Module:
+def make_like(config: ViTConfig, settings: RunSettings) -> ViT:
     """Make a model with the parameters of a run's, and leave the random numbers as they are."""
     with torch.random.fork_rng(devices=[]):
         model = ViT(config)

@@ -1,9 +1,12 @@
-"""How many threads a command computes with: as few as are fast, so that it is fast beside other programs, too.
+"""How many threads a command computes with: as few as are fast, also beside other programs.
 
-Threads that compute together wait for one another many times a step. Where other programs need the processors, most of
-them wait for one that has none: `python -m tools.crowd` measures it. So a command has one thread, which is about as fast
-as more for small models, and all processors that it may use for models with so much work that these gain. Its threads
-sleep while they wait. Whatever OMP_NUM_THREADS or MKL_NUM_THREADS say is left as it is.
+Threads that compute together wait for one another many times a step. Where other programs need the
+processors, most of them wait for one that has none: `python -m tools.crowd` measures it. So a
+command has one thread, which is about as fast as more for small models, and all processors that it
+may use for models with so much work that these gain. Its threads sleep while they wait. Whatever
+OMP_NUM_THREADS or MKL_NUM_THREADS say is left as it is.
+
+This file is imported before torch, which reads the variables when it is imported.
 """
 
 import os
@@ -16,7 +19,7 @@ automatic = False  # whether `start_with_one_thread` has chosen, and nobody else
 
 
 def start_with_one_thread() -> None:
-    """Choose one thread, for whatever is imported after this; torch reads the variables when it is imported."""
+    """Choose one thread, for whatever is imported after this."""
     global automatic
     automatic = not os.environ.keys() & {"OMP_NUM_THREADS", "MKL_NUM_THREADS"}
     if automatic:
@@ -25,7 +28,7 @@ def start_with_one_thread() -> None:
 
 
 def use_threads(model: Any, batch_size: int) -> None:
-    """Let torch use all processors that are granted if a ViT has large batches and nobody has chosen otherwise."""
+    """Let torch use all processors for large batches of a ViT, if nobody has chosen otherwise."""
     import torch
 
     from vit_helpers.scaling.cost import multiply_adds

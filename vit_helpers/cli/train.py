@@ -146,7 +146,7 @@ def fit_and_test(args: Namespace, out: Path, kept: Path | None, device: str) -> 
 
     set_seed(settings.seed)
     start = load_start(settings) if settings.weights else None
-    reading = {"skip_broken": True} if args.skip_broken else {}
+    reading: dict[str, Any] = {"skip_broken": True} if args.skip_broken else {}
     if settings.data.startswith("folder:") and not args.no_cache:
         reading["cache"] = True
     load = load_data if start is None else partial(load_data_for, start)

@@ -376,9 +376,9 @@ def make_network(data: Data, settings: RunSettings) -> nn.Module:
     if settings.network == "cnn":
         return CNN(data.in_chans, K, settings.width)
     image_size = to_2tuple(settings.image_size or data.image_size)
-    known = {"image_size": image_size, "in_chans": data.in_chans, "num_classes": K}
+    known: dict[str, Any] = {"in_chans": data.in_chans, "num_classes": K}
     try:
-        config = replace(settings.config, **known)
+        config = replace(settings.config, image_size=image_size, **known)
     except ValueError as error:
         raise name_sides(error, image_size) from None
     block = partial(
