@@ -12,22 +12,39 @@ os.environ.setdefault("MPLBACKEND", "Agg")
 
 import pytest
 
-gc.disable()  # until all tests are collected: what is imported stays, and to look through it again and again takes seconds
+# until all tests are collected: what is imported stays, and looking through it takes seconds
+gc.disable()
 
 LONGEST = (  # collected first, so that none of them is left to one of two workers at the end
-    "test_checks_engine.py", "test_distributed.py", "test_execute.py", "07_training.ipynb", "11_scaling.ipynb",
-    "09_pretrained.ipynb", "10_hyperparameters.ipynb", "test_commands.py", "08_inspection.ipynb", "04_encoder.ipynb",
-    "05_vit.ipynb", "00_start_here.ipynb", "test_types.py", "test_jupyterlab.py", "test_classroom.py", "test_book.py",
+    "test_checks_engine.py",
+    "test_distributed.py",
+    "test_execute.py",
+    "07_training.ipynb",
+    "11_scaling.ipynb",
+    "09_pretrained.ipynb",
+    "10_hyperparameters.ipynb",
+    "test_commands.py",
+    "08_inspection.ipynb",
+    "04_encoder.ipynb",
+    "05_vit.ipynb",
+    "00_start_here.ipynb",
+    "test_leftovers.py",
+    "test_types.py",
+    "test_jupyterlab.py",
+    "test_classroom.py",
+    "test_book.py",
     "test_pages.py",
-)  # fmt: skip
+)
 
 
 def pytest_collection_modifyitems(items):
     """Longest files first, then the other notebooks; within a file the order stays"""
-    place = {name: number for number, name in enumerate(LONGEST)}
-    items.sort(
-        key=lambda item: place.get(item.path.name, len(LONGEST) + (item.path.suffix != ".ipynb"))
-    )
+    order = {name: number for number, name in enumerate(LONGEST)}
+
+    def position(item):
+        return order.get(item.path.name, len(LONGEST) + (item.path.suffix != ".ipynb"))
+
+    items.sort(key=position)
 
 
 def pytest_collection_finish():
@@ -40,9 +57,8 @@ def pytest_collection_finish():
 def seed():
     import torch
 
-    torch.default_generator.manual_seed(
-        0
-    )  # the CPU's: torch.manual_seed would first write down where it was called
+    # the CPU's: torch.manual_seed would first write down where it was called
+    torch.default_generator.manual_seed(0)
 
 
 @pytest.fixture(autouse=True)
@@ -54,8 +70,8 @@ def no_cached_images(monkeypatch):
 
 @pytest.fixture(scope="module")
 def no_figures():
-    """Trainings draw nothing: it takes longer than a few steps, and is tested in test_commands.py."""
-    with mock.patch("vit_helpers.cli.results.draw_results"):
+    """Trainings draw nothing, which takes longer than a few steps; test_commands.py tests it."""
+    with mock.patch("vit_helpers.cli.train.draw_results"):
         yield
 
 

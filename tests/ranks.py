@@ -50,7 +50,7 @@ BATCH = 628  # 1,257 training images make two batches of it and one of a single 
 def train(*words):
     """A training without its figures, which take longer than a few steps do"""
     try:
-        with mock.patch("vit_helpers.cli.results.draw_results"):
+        with mock.patch("vit_helpers.cli.train.draw_results"):
             return main(["train", *map(str, words)])
     except SystemExit as stop:  # several processes end themselves
         return stop.code

@@ -84,7 +84,7 @@ def test_erasing_paints_a_box_of_the_asked_area(images):
 
 
 def assert_equally_often(places, count):
-    """Each of `count` places is drawn, as often as the others but for chance (5 standard errors)."""
+    """Each of `count` places is drawn, equally often but for chance: 5 standard errors."""
     drawn = places.unique(dim=0, return_counts=True)[1]
     expected = len(places) / count
     assert len(drawn) == count

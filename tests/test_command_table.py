@@ -18,83 +18,108 @@ RUN = ["train", "--epochs", "1", "--out", "new"]
 PHOTOS = [*RUN, "--data", "folder:photos"]
 TABLE = [  # words, exit status, what is printed: to stdout of 0, to stderr of others
     # settings
-    ([*RUN, "--set", "depth=1", "--set", "lr=1e-3"], OK, r"8 x 8 pixels, gray\naugmentation affine \(images are not"),
-    ([*RUN, "--set", "optimizer=muon"], OK, r"muon, learning rate 0\.003, cosine, 1 epochs, batches of 64"),
+    ([*RUN, "--set", "depth=1", "--set", "lr=1e-3"], OK,
+     r"8 x 8 pixels, gray\naugmentation affine \(images are not"),
+    ([*RUN, "--set", "optimizer=muon"], OK,
+     r"muon, learning rate 0\.003, cosine, 1 epochs, batches of 64"),
     ([*RUN, "--set", "network=cnn", "--set", "width=4"], OK,
      r"digits: .*; CNN, [\d,]+ parameters(.|\n)*only in the checkpoint, because"),
     ([*RUN, "--set", "norm=last"], OK,
      r"weights: +only in the checkpoint, because predict reads only ViTs with pre-norm blocks"),
-    ([*RUN, "--set", "mix=mixup", "--set", "tta=true"], OK, r"affine, mixup(.|\n)*360 images and their mirror images, with"),
+    ([*RUN, "--set", "mix=mixup", "--set", "tta=true"], OK,
+     r"affine, mixup(.|\n)*360 images and their mirror images, with"),
     ([*RUN, "--set", "images=64", "--patience", "1"], OK,
      r"digits: 64 training images(.|\n)*weights of epoch 1; 95% interval 0\.\d+ to 0\.\d+"),
     (["train", "--out", "new", "--lr", "1e-20", "--set", "images=64", "--patience", "2"], OK,
      r"stopped early after epoch \d+: no better epoch in the last 2"),
-    ([*RUN, "--augment", "flip_crop"], OK, r"augmentation flip_crop \(images are mirrored at random\)"),
+    ([*RUN, "--augment", "flip_crop"], OK,
+     r"augmentation flip_crop \(images are mirrored at random\)"),
     ([*RUN, "--image-size", "8"], OK, r"8 x 8 pixels"),
-    ([*PHOTOS, "--image-size", "16"], OK, r"16 x 16 pixels, color\naugmentation crop \(images are not mirrored\)"),
-    (PHOTOS, OK, r"64 x 64 pixels(.|\n)*predict with: python -m vit_helpers predict PICTURE --weights new"),
+    ([*PHOTOS, "--image-size", "16"], OK,
+     r"16 x 16 pixels, color\naugmentation crop \(images are not mirrored\)"),
+    (PHOTOS, OK,
+     r"64 x 64 pixels(.|\n)*predict with: python -m vit_helpers predict PICTURE --weights new"),
     ([*RUN, "--set", "depth"], WRONG, "expected NAME=VALUE, as in depth=4, got 'depth'"),
     ([*RUN, "--set", "=4"], WRONG, "expected NAME=VALUE"),
     ([*RUN, "--set", "learning_rate=1"], WRONG, "unknown setting learning_rate, known: .*lr"),
     ([*RUN, "--set", "lr=fast"], WRONG, "lr must be above 0 and finite, got 'fast'"),
-    ([*RUN, "--set", "clip=true,false"], WRONG, "clip must be above 0 and finite, got 'true,false'"),
+    ([*RUN, "--set", "clip=true,false"], WRONG,
+     "clip must be above 0 and finite, got 'true,false'"),
     ([*RUN, "--set", "depth=1.5"], WRONG, "depth must be a whole number, got 1.5"),
     ([*RUN, "--set", "tta=perhaps"], WRONG, "unknown tta 'perhaps', known: True, False"),
     ([*RUN, "--set", "patience=0"], WRONG, "patience must be at least 1, got 0"),
     ([*RUN, "--lr", "0.1", "--set", "lr=0.2"], WRONG, "lr is given twice: 0.1 and 0.2"),
     ([*RUN, "--augment", "mirror"], WRONG, "unknown augment 'mirror', known: affine, crop"),
-    ([*RUN, "--image-size", "16"], WRONG, "images of digits have 8 x 8 pixels, not 16 x 16: only those of folder:PATH"),
+    ([*RUN, "--image-size", "16"], WRONG,
+     "images of digits have 8 x 8 pixels, not 16 x 16: only those of folder:PATH"),
     ([*PHOTOS, "--image-size", "20"], WRONG,
      "20 x 20 pixels does not divide into patches of side 8; sides that do are 1, 2, 4, 5, 10, 20"),
-    ([*PHOTOS, "--set", "image_size=[16, 24]"], WRONG, "photos are cropped to a square, got the image size 16 x 24"),
-    ([*RUN, "--seed", "99999999999999999999999"], WRONG, "seed must be at least -2\\^63 and below 2\\^64, got 9999"),
+    ([*PHOTOS, "--set", "image_size=[16, 24]"], WRONG,
+     "photos are cropped to a square, got the image size 16 x 24"),
+    ([*RUN, "--seed", "99999999999999999999999"], WRONG,
+     "seed must be at least -2\\^63 and below 2\\^64, got 9999"),
     ([*RUN, "--image-size", "0"], USAGE, "must be at least 1, got 0"),
     ([*RUN, "--tune", "most"], USAGE, "invalid choice: 'most'"),
-    ([*RUN, "--learning-rate", "1"], USAGE, "usage: python -m vit_helpers train(.|\n)*unrecognized arguments"),
+    ([*RUN, "--learning-rate", "1"], USAGE,
+     "usage: python -m vit_helpers train(.|\n)*unrecognized arguments"),
     (["train", "--resume", "old", "--set", "depth=3"], WRONG,
-     "keeps its options, but these differ: depth .*; to train on with others, start a new run with --weights old"),
+     "keeps its options, but these differ: depth .*; "
+     "to train on with others, start a new run with --weights old"),
     (["train", "--resume", "old", "--data", "folder:moved"], OK, "test accuracy"),
     (["train", "--resume", "old", "--data", "folder:foreign"], WRONG,
      "the data have changed .*classes blue, red -> cat, dog"),
     ([*RUN, "--data", "photos"], WRONG, r"unknown data 'photos', .*; did you mean folder:photos\?"),
     ([*RUN, "--data", "folder:iphone", "--image-size", "16"], OK,
      r"note: left out in iphone/blue: 2 with the ending \.heic, which is not read; convert them"),
-    (["train", "--resume", "old", "--augment", "none"], WRONG, "these differ: augment crop -> none"),
+    (["train", "--resume", "old", "--augment", "none"], WRONG,
+     "these differ: augment crop -> none"),
     # predict
     (["predict", "photos/red/0.png", "--weights", "old"], OK,
      r" *[\d.]+%  (red|blue)\n *[\d.]+%  (red|blue)\nattention: 0-att"),
-    (["predict", "photos/red/0.png", "--weights", "old/last.safetensors", "--top", "1"], OK, r" *[\d.]+%  \w+\nattention"),
+    (["predict", "photos/red/0.png", "--weights", "old/last.safetensors", "--top", "1"], OK,
+     r" *[\d.]+%  \w+\nattention"),
     (["predict", "photos", "--weights", "old", "--csv", "a/b.csv"], OK,
      r"( *[\d.]+%  \w+  photos/.*png\n){40}predictions: a/b\.csv"),
     (["predict", "photos/red/0.png", "photos/red", "--weights", "old"], OK,
      r"^( *[\d.]+%  \w+  photos/red/\d+\.png\n){20}$"),
     (["predict", "photos/red/0.png", "bad.png", "no.png", "--weights", "old"], WRONG,
      "2 of 3 images could not be read:\n  bad"),
-    (["predict", "bad.png", "--weights", "old"], WRONG, "error: bad.png is damaged, or not an image"),
+    (["predict", "bad.png", "--weights", "old"], WRONG,
+     "error: bad.png is damaged, or not an image"),
     (["predict", "empty", "--weights", "old"], WRONG, "no images in empty; image files end with"),
     (["predict", "photos", "--weights", "old", "--out", "a.png"], WRONG,
      "figure of a single image, got 40 images: use --csv"),
-    (["predict", "photos/red/0.png", "--weights", "old/checkpoint.pt"], WRONG, "a checkpoint to resume from; .* give old"),
-    (["predict", "photos/red/0.png", "--weights", "photos"], WRONG, "photos has neither weights.safetensors, as a run"),
+    (["predict", "photos/red/0.png", "--weights", "old/checkpoint.pt"], WRONG,
+     "a checkpoint to resume from; .* give old"),
+    (["predict", "photos/red/0.png", "--weights", "photos"], WRONG,
+     "photos has neither weights.safetensors, as a run"),
     (["predict", "--weights", "old"], USAGE, "required: PICTURE"),
     # evaluate
     (["evaluate", "old", "folder:photos"], OK,
-     r"note: \d+ of 40 images are left out: old was tr(.|\n)*accuracy \d\.\d{4} on \d+ images of folder:photos; 95% int"),
+     r"note: \d+ of 40 images are left out: old was tr(.|\n)*"
+     r"accuracy \d\.\d{4} on \d+ images of folder:photos; 95% int"),
     (["evaluate", "old", "folder:others"], OK,
      r"on 10 images of folder:others(.|\n)*\nred +10 (.|\n)*confusion: others-conf"),
-    (["evaluate", "old", "folder:mixed"], WRONG, "1 of 2 images could not be read:\n  mixed/red/bad.png"),
-    (["evaluate", "old", "folder:divided"], OK, r"on 10 images of the test split of folder:divided"),
-    (["evaluate", "old", "folder:training"], WRONG, r"1 of 41 images could not be read:\n  training/train/red/bad"),
-    (["evaluate", "old", "folder:foreign"], WRONG, "old does not know the classes cat, dog; it knows blue, red"),
+    (["evaluate", "old", "folder:mixed"], WRONG,
+     "1 of 2 images could not be read:\n  mixed/red/bad.png"),
+    (["evaluate", "old", "folder:divided"], OK,
+     r"on 10 images of the test split of folder:divided"),
+    (["evaluate", "old", "folder:training"], WRONG,
+     r"1 of 41 images could not be read:\n  training/train/red/bad"),
+    (["evaluate", "old", "folder:foreign"], WRONG,
+     "old does not know the classes cat, dog; it knows blue, red"),
     (["evaluate", "old", "digits"], WRONG, "old does not know the classes 0, 1"),
     (["evaluate", "nobody", "digits"], WRONG, "unknown weights 'nobody'"),
     (["evaluate", "ours:masked", "digits"], WRONG, "ours:masked has no classification head"),
     # tables
     (["ablate", "bad.png"], WRONG, "bad.png is not valid TOML"),
-    (["ablate", "tuned.toml"], WRONG, "baseline: a table trains from scratch, without the weights ours:seven"),
+    (["ablate", "tuned.toml"], WRONG,
+     "baseline: a table trains from scratch, without the weights ours:seven"),
     (["ablate", "broken.toml"], WRONG,
-     r"bad\.png is damaged, .*; remove it, or leave it out with skip_broken \(train and shards: --skip-broken\)$"),
-    (["ablate", "small.toml"], OK, r"baseline +1 +\d\.\d+ +NaN +\+0\.0000 +NaN (.|\n)*rows: small\.csv"),
+     r"bad\.png is damaged, .*; remove it, or leave it out with skip_broken "
+     r"\(train and shards: --skip-broken\)$"),
+    (["ablate", "small.toml"], OK,
+     r"baseline +1 +\d\.\d+ +NaN +\+0\.0000 +NaN (.|\n)*rows: small\.csv"),
 ]  # fmt: skip
 
 
@@ -156,11 +181,9 @@ def place(tmp_path_factory):
     ("words", "status", "says"), TABLE, ids=[" ".join(row[0]) for row in TABLE]
 )
 def test_what_each_command_says(place, tmp_path, monkeypatch, words, status, says):
-    for name in (
-        "draw_results",
-        "draw_counts",
-    ):  # they take longest, and are tested where the run in old/ is made
-        monkeypatch.setattr(f"vit_helpers.cli.results.{name}", lambda *what: None)
+    # these take longest, and are tested where the run in old/ is made
+    monkeypatch.setattr("vit_helpers.cli.train.draw_results", lambda *data: None)
+    monkeypatch.setattr("vit_helpers.cli.evaluate.draw_counts", lambda *data: None)
     for path in place.iterdir():
         (tmp_path / path.name).symlink_to(path)
     done = command(*words, cwd=tmp_path)
@@ -199,7 +222,7 @@ def test_fine_tuning_is_suggested_where_few_images_gave_a_poor_model(capsys):
     from pathlib import Path
     from types import SimpleNamespace
 
-    from vit_helpers.cli.train import print_end
+    from vit_helpers.cli.outputs import print_end
 
     few, many = (SimpleNamespace(in_chans=3, count=lambda split, n=n: n) for n in (200, 50_000))
     for data, settings, accuracy, said in (
@@ -226,7 +249,7 @@ def test_every_setting_can_be_given_and_is_named_in_the_help(capsys):
 
 
 def test_folders_are_not_mirrored_unless_asked():
-    assert PRESETS["folder"].augment not in MIRRORS
+    assert PRESETS["folder"]["augment"] not in MIRRORS
     images = torch.zeros(64, 3, 32, 32)
     images[..., :4] = 1.0  # a bar at the left
     for name, augment in AUGMENT.items():

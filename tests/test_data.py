@@ -82,7 +82,10 @@ def test_no_turn_no_shift_is_the_same_picture():
 
 
 def turns(monkeypatch, H, W, n=500, **amounts):
-    """The matrices of n draws, from offsets in pixels of the new image to offsets in pixels of the old: (n, 2, 2)"""
+    """The matrices of n draws, from offsets in pixels of the new image to those of the old
+
+    (n, 2, 2)
+    """
     seen = []
     grid = F.affine_grid
     monkeypatch.setattr(

@@ -1,4 +1,4 @@
-"""Every way into data, with small files made here: what comes out, and what is said of files that are not right."""
+"""Every way into data, with small files made here: what comes out, and errors about bad files."""
 
 import copy
 import gzip
@@ -273,7 +273,8 @@ def test_splits_that_are_there_are_kept_apart(pets, tmp_path):
     shutil.copytree(pets, whole / "test")
     with pytest.warns(
         UserWarning,
-        match=r"20 images are copies of images in other splits, such as .*cat.0\.png and .*cat.0\.png",
+        match=r"20 images are copies of images in other splits, "
+        r"such as .*cat.0\.png and .*cat.0\.png",
     ):
         data = folder(whole, image_size=8, split="exact")
     assert [len(split) for split in (data.train, data.validation, data.test)] == [17, 3, 20]
@@ -504,7 +505,8 @@ def gone(pets):
         (
             two_pictures,
             ValueError,
-            "the train split has no images of cat, dog: each class needs at least three different images",
+            "the train split has no images of cat, dog: "
+            "each class needs at least three different images",
         ),
         (gone, FileNotFoundError, "no folder at .*pets"),
     ],
@@ -529,20 +531,6 @@ def test_images_that_are_all_one_color_are_refused(tmp_path):
             picture(tmp_path / "x" / name / f"{i}.png", (1, 2, 3), (8 + i, 8 if name == "a" else 9))
     with pytest.raises(ValueError, match="constant"):
         folder(tmp_path / "x", image_size=8, split="exact")
-
-
-# What is here already
-
-
-def test_what_is_here_needs_no_download(home):
-    assert downloads.is_downloaded("digits") and downloads.is_downloaded("folder:anywhere")
-    for name, source in downloads.SOURCES.items():
-        assert not downloads.is_downloaded(name)
-        for file in source["here"][-1]:
-            assert not downloads.is_downloaded(name)
-            (home / file).parent.mkdir(parents=True, exist_ok=True)
-            (home / file).touch()
-        assert downloads.is_downloaded(name)
 
 
 # Splits, and what can be sent to another process

@@ -18,7 +18,8 @@ import pytest
 
 from vit_helpers.data.downloads import DownloadError, data_folder, fetch, unpack
 
-# requests leaves the socket of a failed answer to the garbage collector, which must not warn in another file
+# requests leaves the socket of a failed answer to the garbage collector, which must not warn in
+# another file
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 BODY = bytes(range(256)) * 400

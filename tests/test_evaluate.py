@@ -1,4 +1,4 @@
-"""`evaluate` and `predict`: which images of a folder are tested, names of any bytes, and results that cannot be written."""
+"""`evaluate` and `predict`: which images are tested, names of any bytes, what results replace."""
 
 import csv
 import os
@@ -16,7 +16,7 @@ from test_commands import command
 from test_pictures import save
 
 from vit_helpers._files import as_text, new_folder
-from vit_helpers.cli.results import has_mark, save_figure
+from vit_helpers.cli.outputs import has_mark, save_figure
 from vit_helpers.data import load
 from vit_helpers.pretrained import Preprocess
 from vit_helpers.pretrained.files import load_weights, save_weights
@@ -25,7 +25,7 @@ from vit_helpers.vit import ViT, ViTConfig
 
 @pytest.fixture(autouse=True)
 def no_figures(monkeypatch):
-    monkeypatch.setattr("vit_helpers.cli.results.draw_counts", lambda *what: None)
+    monkeypatch.setattr("vit_helpers.cli.evaluate.draw_counts", lambda *what: None)
 
 
 def weights(path, *names, **notes):
@@ -237,9 +237,10 @@ def test_what_cannot_be_written_is_told_before_the_work(tmp_path, monkeypatch, w
     weights(tmp_path / "w.safetensors", "cat", "dog")
     (tmp_path / "x.toml").write_text("seeds = 1")
     for work in (
+        "cli.predict.predict_files",
         "cli.predictions.predict_files",
         "data.shards.read_files",
-        "live.page.live_page",
+        "cli.live.live_page",
     ):
         monkeypatch.setattr(f"vit_helpers.{work}", lambda *what: pytest.fail("worked"))
     done = command(*words, cwd=tmp_path)

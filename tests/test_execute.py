@@ -1,4 +1,4 @@
-"""The setup cell, wherever a notebook is opened, and `tools.execute`: bytes that stay, costs that are measured."""
+"""The setup cell, wherever a notebook is opened, and `tools.execute`: stable bytes, real costs."""
 
 import ast
 import json
@@ -37,7 +37,7 @@ sys.path[:] = [p for p in sys.path if not p or not Path(p, 'vit_helpers').exists
 
 
 def python(code, cwd, *paths):
-    """Run code in a fresh process in a folder, in which vit_helpers is found only there or at these paths."""
+    """Run code in a fresh process in a folder; vit_helpers is only there or at these paths."""
     forget = f"{FORGET} + {list(map(str, paths))}\n"
     env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     return subprocess.run(
@@ -89,11 +89,24 @@ def test_setup_says_what_to_do_when_nothing_is_there(tmp_path):
     )
 
 
+@pytest.mark.parametrize("address", ["", "https://github.com/a/b"])
+@pytest.mark.parametrize(("given", "threads"), [({}, "1"), ({"OMP_NUM_THREADS": "2"}, "2")])
+def test_setup_chooses_one_thread_before_torch_is_imported(monkeypatch, address, given, threads):
+    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    first = "assert 'torch' not in sys.modules"
+    count = f"{first}; import torch; print(torch.get_num_threads())"
+    done = python(f"{setup_source(address)}\n{count}", ROOT)
+    assert done.stdout.strip() == threads, done.stderr
+
+
 def test_setup_is_short_and_fetches_the_package_by_its_address_and_tag_alone():
     local, published = (
         setup_source(address).splitlines() for address in ("", "https://github.com/a/b")
     )
-    assert len(local) <= 7 and published[: len(local) - 1] == local[:-1]
+    assert len(local) <= 9 and published[: len(local) - 1] == local[:-1]
     assert len(published) - len(local) + 1 <= 8
     text = "\n".join(published)
     assert f'"git+https://github.com/a/b@{TAG}"' in text and '"--no-deps"' in text
@@ -114,7 +127,7 @@ def imports():
 
 
 def resolve(wanted, folder, site):
-    """Where the package is found in a folder, beside an installed package, and what is not; for a process of its own"""
+    """Where the package is found in a folder, beside an installed one, and what is not found"""
     os.chdir(folder)
     for name in [
         name for name in sys.modules if name.partition(".")[0] in ("tools", "vit_helpers")
@@ -152,7 +165,7 @@ def test_every_import_of_every_notebook_is_in_the_wheel_and_tools_are_not(wheel,
 
 @pytest.fixture(scope="module", autouse=True)
 def no_other_kernels():
-    """What is measured here counts all processes that this one has started, as would be the one that forks kernels."""
+    """All processes that this one has started are measured: not the one that forks kernels."""
     kernels.pytest_unconfigure()
 
 
@@ -313,7 +326,7 @@ README = """The [first](notebooks/0.ipynb) in prose.
 
 
 def small_series(folder, readme=README, card=CARD):
-    """A notebook with a card that holds 300 MiB for half a second, and the README.md beside its folder"""
+    """A notebook with a card that holds 300 MiB for half a second, beside a README.md"""
     (folder / "notebooks").mkdir()
     (folder / "README.md").write_text(readme)
     path = small_notebook(

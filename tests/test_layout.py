@@ -1,6 +1,7 @@
 """The layout: who imports whom, what importing does, how long things are, what is documented, what the README promises."""
 
 import ast
+import contextlib
 import csv
 import importlib
 import inspect
@@ -21,7 +22,7 @@ import vit_helpers
 from tools.experiments import accuracies
 from tools.experiments.libraries import markdown
 from vit_helpers.ablation import effect_of, unpack
-from vit_helpers.ablation.errors import right_answers
+from vit_helpers.ablation.comparison import right_answers
 from vit_helpers.cli import COMMANDS
 from vit_helpers.results import read_results
 from vit_helpers.results.localization import compare_methods, summarize_scores
@@ -31,6 +32,7 @@ PACKAGE = ROOT / "vit_helpers"
 FILES = sorted(PACKAGE.rglob("*.py"))
 ORDER = {  # a module, or a folder of modules, may import these of ours and no others
     "_validate": {},
+    "_cpus": {},
     "_files": {},
     "distributed": {},
     "patches": {"_validate"},
@@ -39,7 +41,7 @@ ORDER = {  # a module, or a folder of modules, may import these of ours and no o
     "parity": {},
     "encoder": {"attention"},
     "vit": {"_validate", "patches", "embeddings", "encoder"},
-    "data": {"_files", "_validate", "data", "distributed"},
+    "data": {"_cpus", "_files", "_validate", "data", "distributed"},
     "training": {"_files", "_validate", "data", "distributed", "encoder", "training", "vit"},
     "inspection": {"data", "inspection", "vit"},
     "pretrained": {
@@ -124,18 +126,24 @@ def test_no_two_modules_import_each_other():
     ).prepare()
 
 
+def books():
+    """All notebooks and solutions"""
+    paths = (ROOT / "notebooks").rglob("*.ipynb")
+    return [json.loads(path.read_text(encoding="utf-8")) for path in paths]
+
+
+def cells_of(book, kind):
+    return ["".join(cell["source"]) for cell in book["cells"] if cell["cell_type"] == kind]
+
+
 def cells(kind):
     """The source of every cell of this kind, in all notebooks and solutions"""
-    books = [
-        json.loads(path.read_text(encoding="utf-8"))
-        for path in (ROOT / "notebooks").rglob("*.ipynb")
-    ]
-    return [
-        "".join(cell["source"])
-        for book in books
-        for cell in book["cells"]
-        if cell["cell_type"] == kind
-    ]
+    return [cell for book in books() for cell in cells_of(book, kind)]
+
+
+def notebooks():
+    """The code of each notebook, whose cells share their imports"""
+    return ["\n".join(cells_of(book, "code")) for book in books()]
 
 
 def test_a_notebook_or_the_command_line_uses_every_module():
@@ -203,11 +211,119 @@ def test_something_uses_every_function():
     modules = [path.read_text(encoding="utf-8") for path in [*FILES, *tools()]]
     assert unreached(modules, cells("code")) == {
         "_ipython_display_",  # Jupyter calls it
-        "find_class",  # torch's reader of sharded checkpoints calls these three
-        "load_bytes",
-        "read_metadata",
         "wrong_answers",  # the tests of checks call it
     }
+
+
+LESSONS = {"data", "training", "inspection", "pretrained", "ablation", "scaling"}
+
+
+def imported(tree, modules):
+    """{local name: (module, name)} of all imports of ours in a tree; the name is None for a module"""
+    names = {}
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.ImportFrom) or node.module.partition(".")[0] != "vit_helpers":
+            continue
+        module = node.module.removeprefix("vit_helpers").lstrip(".")
+        for alias in node.names:
+            inner = f"{module}.{alias.name}".lstrip(".")
+            target = (inner, None) if inner in modules else (module, alias.name)
+            names[alias.asname or alias.name] = target
+    return names
+
+
+def uses(node, names):
+    """The (module, name) of ours that a piece of code refers to, by names or as attributes"""
+    for part in ast.walk(node):
+        if isinstance(part, ast.Name) and part.id in names:
+            yield names[part.id]
+        elif isinstance(part, ast.Attribute) and isinstance(part.value, ast.Name):
+            module, name = names.get(part.value.id, ("", ""))
+            if name is None:
+                yield module, part.attr
+        elif isinstance(part, ast.Constant) and "from vit_helpers" in str(part.value):
+            with contextlib.suppress(SyntaxError):  # a script in a string, for another process
+                script = ast.parse(part.value)
+                yield from uses(script, imported(script, MODULES))
+
+
+def definitions(module, tree, modules):
+    """{name: what its definition refers to} of a module; "" is for its other statements"""
+    names, found = imported(tree, modules), {"": set()}
+    statements = [node for node in tree.body if not isinstance(node, ast.Import | ast.ImportFrom)]
+    bound = {}
+    for node in statements:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            bound[node] = {node.name}
+        else:
+            parts = [part for part in ast.walk(node) if isinstance(part, ast.Name)]
+            bound[node] = {part.id for part in parts if isinstance(part.ctx, ast.Store)}
+    names |= {name: (module, name) for of_node in bound.values() for name in of_node}
+    for node in statements:
+        for name in bound[node] or {""}:
+            found.setdefault(name, set()).update(uses(node, names))
+    return found, names
+
+
+def commands_alone(sources, notebooks):
+    """Modules of lessons of which no definition is used by a notebook, or by what one uses
+
+    sources: {module: code};  notebooks: the code of each.  What an `__init__` exports is no use.
+    """
+    known = {name: definitions(name, ast.parse(code), sources) for name, code in sources.items()}
+    waiting, reached = set(), set()
+    for code in notebooks:
+        tree = ast.parse(re.sub(r"^\s*[%!].*$", "", code, flags=re.M))
+        waiting.update(uses(tree, imported(tree, sources)))
+    while waiting:
+        module, name = waiting.pop()
+        if module == "" and name in vit_helpers.EXPORTS:
+            module = vit_helpers.EXPORTS[name].removeprefix("vit_helpers.")
+        if (module, name) in reached or module not in known:
+            continue
+        reached.add((module, name))
+        found, names = known[module]
+        if name in found:
+            waiting |= found[name] | {(module, "")}
+        elif name in names:
+            waiting.add(names[name])
+    used = {module for module, name in reached if name in known[module][0] and name}
+    packages = {name.rpartition(".")[0] for name in sources}
+    return {name for name in sources if top(name) in LESSONS} - used - packages
+
+
+def test_no_lesson_module_serves_commands_alone():
+    assert not commands_alone(SOURCES, notebooks())
+
+
+SOURCES = {name: path.read_text(encoding="utf-8") for name, path in MODULES.items()}
+PLANTED = "def plant(): return 1"
+EXPORT = "\nfrom vit_helpers.training.planted import plant\n__all__ += ['plant']\n"
+
+
+@pytest.mark.parametrize("place", ["cli.train", "training"])
+def test_a_module_for_commands_alone_is_found(place):
+    """A command uses it, or it is exported; a notebook that calls it changes that"""
+    sources = SOURCES | {"training.planted": PLANTED, place: SOURCES[place] + EXPORT}
+    assert commands_alone(sources, notebooks()) == {"training.planted"}
+    cell = "from vit_helpers.training.planted import plant\n"
+    assert commands_alone(sources, [*notebooks(), cell]) == {"training.planted"}
+    assert not commands_alone(sources, [*notebooks(), cell + "plant()"])
+
+
+def test_what_a_used_function_uses_is_used():
+    """Through a function, a method, a table, a module's name, and an export"""
+    sources = {
+        "training": "from vit_helpers.training.a import f",
+        "training.a": "from vit_helpers.training import b\ndef f(): return b.Thing()\ndef g(): pass",
+        "training.b": "from vit_helpers.training.c import TABLE\nclass Thing:\n  x = TABLE",
+        "training.c": "def h():\n  from vit_helpers.training.d import i\n  i()\nTABLE = {1: h}",
+        "training.d": "def i(): pass",
+        "training.e": "from vit_helpers.training.a import g",
+    }
+    cell = "from vit_helpers.training import f\nf()"
+    assert commands_alone(sources, [cell]) == {"training.e"}
+    assert commands_alone(sources, ["# f"]) == {f"training.{name}" for name in "abcde"}
 
 
 def test_what_prose_and_dead_functions_say_does_not_count():

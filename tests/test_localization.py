@@ -6,7 +6,7 @@ import pytest
 import torch
 from sklearn.metrics import roc_auc_score
 
-from vit_helpers.ablation.errors import effect_of
+from vit_helpers.ablation.comparison import effect_of
 from vit_helpers.data import load
 from vit_helpers.inspection.localization import (
     CONTROLS,

@@ -26,6 +26,7 @@ from tools.execute import (
     setup_source,
     store,
 )
+from vit_helpers.plots.figure import check_text
 
 pytestmark = pytest.mark.repo
 
@@ -104,6 +105,8 @@ def test_images_have_alt_text(path):
                 assert output.metadata[kind]["alt"].strip()
                 if kind == "image/png":
                     assert b"Software" not in base64.b64decode(output.data[kind])
+                if output.output_type == "execute_result":  # a `Picture`; `show` displays
+                    check_text(output.data["text/plain"])
         assert not {"image/svg+xml", "application/javascript", WIDGET} & set(output.get("data", {}))
     for cell in cells(path, "markdown"):
         assert all(alt.strip() for alt in re.findall(r"!\[([^]]*)\]", cell.source))

@@ -1,4 +1,4 @@
-"""The model of photographs: how it is trained and calibrated, what its file says, and what it makes of photos."""
+"""The model of photographs: how it is trained and calibrated, its file, and what it predicts."""
 
 import hashlib
 import os
@@ -42,7 +42,7 @@ def draw_colors(folder, names):
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
-    """A folder of images in three colors, and the file of a model that was trained on them for a moment"""
+    """A folder of images in three colors, and the file of a model trained on them for a moment"""
     folder = tmp_path_factory.mktemp("photos")
     draw_colors(folder / "colors", ("blue", "green", "red"))
     words = [
@@ -174,7 +174,8 @@ def test_500_validation_images_are_classified():
     place = Path(os.environ.get("VIT_HELPERS_DATA", "")) / "cifar10_jpeg"
     if not (place / "train").is_dir():
         pytest.skip(
-            "needs the photos that the model was trained on, as VIT_HELPERS_DATA/cifar10_jpeg/train/CLASS/*.jpg"
+            "needs the photos that the model was trained on, "
+            "as VIT_HELPERS_DATA/cifar10_jpeg/train/CLASS/*.jpg"
         )
     data = load(f"folder:{place}", image_size=32)
     hashes = [

@@ -1,4 +1,4 @@
-"""Image files of every kind, good and bad: what a folder, shards and `predict` make of them, and how they are told apart."""
+"""Image files of every kind, good and bad: what a folder, shards and `predict` make of them."""
 
 import dataclasses
 import hashlib
@@ -606,7 +606,8 @@ def test_copies_in_two_classes_are_told(pets):
     shutil.copy(pets / "cat" / "3.ppm", pets / "dog" / "3.ppm")
     with pytest.warns(
         UserWarning,
-        match=r"1 images are copies of images in other classes, such as .*cat.3\.ppm and .*dog.3\.ppm",
+        match=r"1 images are copies of images in other classes, "
+        r"such as .*cat.3\.ppm and .*dog.3\.ppm",
     ):
         folder(pets, 6)
 
@@ -656,7 +657,7 @@ def test_results_come_in_order_and_only_a_few_are_ahead():
 
 @pytest.fixture
 def cached(tmp_path, monkeypatch):
-    """The folder of the cache, and a function that reads a folder and returns how many images it decoded"""
+    """The folder of the cache, and a function that reads a folder and counts the decoded images"""
     monkeypatch.setenv("VIT_HELPERS_DATA", str(tmp_path / "cache"))
     monkeypatch.setattr(cache, "CACHE_BYTES", 2 * 2**30)
     right, count = reading.decode, []
@@ -781,10 +782,11 @@ def test_train_says_what_it_trains_on(pets, tmp_path, cached, capsys):
         "32",
     ]
     assert main([*words, "--no-cache", "--out", str(tmp_path / "run")]) == 1
-    assert (
-        "error: 2 of 100 images cannot be read; remove them, or leave them out with skip_broken (train and shards: --skip-"
-        in capsys.readouterr().err
+    message = (
+        "error: 2 of 100 images cannot be read; remove them, or leave them out with skip_broken "
+        "(train and shards: --skip-"
     )
+    assert message in capsys.readouterr().err
     assert main([*words, "--skip-broken", "--no-cache", "--out", str(tmp_path / "run")]) == 0
     said = capsys.readouterr().out.splitlines()
     assert (
@@ -792,9 +794,11 @@ def test_train_says_what_it_trains_on(pets, tmp_path, cached, capsys):
         and not home.exists()
     )
     assert said[4:7] == [
-        "2 classes: cat (58), dog (40)", "images: train 68 (69%), validation 15 (15%), test 15 (15%); 64 x 64 pixels, color",
-        "augmentation crop (images are not mirrored); adamw, learning rate 0.003, cosine, 1 epochs, batches of 64",
-    ]  # fmt: skip
+        "2 classes: cat (58), dog (40)",
+        "images: train 68 (69%), validation 15 (15%), test 15 (15%); 64 x 64 pixels, color",
+        "augmentation crop (images are not mirrored); "
+        "adamw, learning rate 0.003, cosine, 1 epochs, batches of 64",
+    ]
     assert main(["train", "--resume", str(tmp_path / "run"), "--split", "hash"]) == 1
     assert "split exact -> hash" in capsys.readouterr().err
     assert main(["train", "--resume", str(tmp_path / "run"), "--skip-broken"]) == 0
@@ -816,7 +820,7 @@ def test_options_of_folders_are_not_taken_for_other_data(words, tmp_path, monkey
 
 
 def test_shards_count_their_classes(pets, tmp_path, capsys):
-    from vit_helpers.cli.reading import describe
+    from vit_helpers.cli.outputs import describe
 
     data = load(f"shards:{write_shards_of_folder(pets, tmp_path / 'new', 6)}")
     assert data.class_counts == [60, 40] and describe(data).startswith(
@@ -853,17 +857,3 @@ def test_what_a_model_gets_of_an_image_has_its_range_too():
     assert (one(Image.new("RGBA", (9, 9))) == 1).all()  # not black
     edges = one(torch.eye(16).expand(3, 16, 16))
     assert edges.min() >= 0 and edges.max() <= 1
-
-
-def test_a_checkpoint_of_other_splits_is_not_resumed():
-    from vit_helpers.cli.run_folder import kept_settings
-    from vit_helpers.training.presets import RunSettings
-
-    settings = RunSettings(data="folder:pets").to_dict()
-    assert kept_settings(Path("checkpoint.pt"), {"options": settings}, {}).split == "hash"
-    del settings["split"]
-    with pytest.raises(
-        ValueError,
-        match=r"checkpoint\.pt is from a version that divided folders differently: train again",
-    ):
-        kept_settings(Path("checkpoint.pt"), {"options": settings}, {})

@@ -3,6 +3,7 @@
 import copy
 import pickle
 import re
+from dataclasses import replace
 
 import pytest
 import torch
@@ -52,11 +53,12 @@ def test_every_preset_fits_its_images(name):
 
 def test_presets_are_found_by_name_and_belong_to_the_caller():
     assert set(PRESETS) == set(SHAPES)
-    assert preset("folder:/somewhere") == PRESETS["folder"].replace(data="folder:/somewhere")
+    assert preset("folder:/somewhere") == preset("folder").replace(data="folder:/somewhere")
+    assert preset("folder").augment == PRESETS["folder"]["augment"]
     assert preset("nothing") == RunSettings(data="nothing")
     preset("cifar10").shape["depth"] = 99
-    assert PRESETS["cifar10"].shape["depth"] != 99
-    assert preset("cifar10", epochs=3, depth=1) == PRESETS["cifar10"].replace(epochs=3, depth=1)
+    assert PRESETS["cifar10"]["depth"] == preset("cifar10").shape["depth"] != 99
+    assert preset("cifar10", epochs=3, depth=1) == preset("cifar10").replace(epochs=3, depth=1)
 
 
 def test_shape_recipe_and_batches_follow_the_settings():
@@ -133,7 +135,7 @@ SOME = RunSettings.from_dict(
 )
 
 
-@pytest.mark.parametrize("settings", [RunSettings(), SOME, *PRESETS.values()])
+@pytest.mark.parametrize("settings", [RunSettings(), SOME, *map(preset, PRESETS)])
 def test_settings_survive_a_dict_a_copy_and_a_pickle(settings):
     assert RunSettings.from_dict(settings.to_dict()) == settings
     assert RunSettings.from_dict(settings.changed()) == settings
@@ -141,52 +143,16 @@ def test_settings_survive_a_dict_a_copy_and_a_pickle(settings):
 
 
 def test_only_what_was_changed_is_written_into_a_table():
-    assert SOME.changed() == {
-        "model": "mini/2", "depth": 4, "mlp_ratio": 2.0, "lr": 1e-3, "optimizer": "muon", "images": 100, "seed": 7
-    }  # fmt: skip
+    changed = {"depth": 4, "mlp_ratio": 2.0, "lr": 1e-3, "optimizer": "muon"}
+    assert SOME.changed() == {"model": "mini/2", **changed, "images": 100, "seed": 7}
     assert RunSettings.from_dict({"batch_size": 64}).changed() == {"model": "mini/2"}
 
 
 def test_a_size_that_is_asked_for_has_its_own_shape():
-    fashion = PRESETS["fashion_mnist"]
-    small = fashion.replace(size="Ti", epochs=2)
+    small = preset("fashion_mnist", size="Ti", epochs=2)
     assert small.model == "Ti/14" and small.recipe.epochs == 2
     assert small.shape == {"mlp_ratio": 2.0, "class_token": False, "pool": "avg"}
-    assert fashion.replace(patch=7) == fashion.replace(model="mini/7")
-
-
-def test_options_of_version_1_are_understood():
-    """As its `train` kept them in a checkpoint"""
-    kept = {
-        "data": "digits",
-        "size": "mini",
-        "patch": 4,
-        "seed": 3,
-        "network": "vit",
-        "width": 34,
-        "norm": "first",
-    }
-    kept |= {
-        "batch_size": 64,
-        "images": None,
-        "repeat": 1,
-        "augment": "affine",
-        "mix": "none",
-        "mirror": True,
-    }
-    kept |= {
-        "epochs": 4,
-        "lr": 0.003,
-        "token_rate": 7.0,
-        "warmup": 0.1,
-        "weight_decay": 0.05,
-        "label_smoothing": 0.1,
-    }
-    kept |= {"clip": 1.0, "optimizer": "adamw", "schedule": "cosine", "precision": "float32"}
-    wanted = RunSettings(
-        model="mini/4", recipe=Recipe(epochs=4, token_lr_mult=7.0), tta=True, seed=3
-    )
-    assert RunSettings.from_dict(kept) == wanted
+    assert preset("fashion_mnist", patch=7) == preset("fashion_mnist").replace(model="mini/7")
 
 
 def test_norm_last_is_torchs_norm_last():
@@ -214,18 +180,38 @@ def test_norm_last_is_torchs_norm_last():
 
 @pytest.mark.parametrize("also", [{"patch": 4}, {"size": "S"}, {"size": "S", "patch": 16}])
 def test_a_model_beside_a_size_or_a_patch_is_refused(also):
-    with pytest.raises(
-        ValueError, match="give a model, or a size and a patch side: got model 'mini/2'"
-    ):
-        RunSettings.from_dict({"model": "mini/2", **also})
-    with pytest.raises(ValueError, match="coarse: give a model"):  # a table names its model
-        Table(changes={"coarse": also})
+    says = "give a model, or a size and a patch side: got model 'mini/2'"
+    with pytest.raises(ValueError, match=says):
+        preset("digits", model="mini/2", **also)
+    with pytest.raises(ValueError, match=f"coarse: {says}"):
+        Table(changes={"coarse": {"model": "mini/2", **also}})
+
+
+def test_a_size_and_a_patch_in_a_table_become_its_model():
+    table = Table(
+        model="mini/4", baseline={"depth": 3}, changes={"fine": {"patch": 2}, "wide": {"size": "S"}}
+    )
+    fine, wide = (table.settings(table.changes[name]) for name in ("fine", "wide"))
+    assert (fine.model, fine.shape) == ("mini/2", {"depth": 3})
+    assert (wide.model, wide.shape) == ("S/4", {})
+    with pytest.raises(ValueError, match="unknown setting size"):
+        RunSettings.from_dict({"size": "S"})
 
 
 @pytest.mark.parametrize("patch", [0, True, "x"])
 def test_a_patch_side_that_is_none_is_not_taken_for_no_patch_side(patch):
     with pytest.raises((ValueError, TypeError)):
-        RunSettings().replace(patch=patch)
+        preset("digits", patch=patch)
+
+
+@pytest.mark.parametrize("settings", [RunSettings(), RunSettings(model="mini/4"), SOME])
+def test_the_architecture_is_made_once_and_completed_by_the_data(settings):
+    assert settings.config is settings.config
+    model = make_network(load("digits"), settings)
+    sizes = {"image_size": (8, 8), "in_chans": 1, "num_classes": 10}
+    assert model.config == replace(settings.config, **sizes)
+    with pytest.raises(ValueError, match=r"8 x 8 .* side 3; sides that do are 1, 2, 4, 8"):
+        make_network(load("digits"), RunSettings(model="mini/3"))
 
 
 def test_every_setting_is_explained(capsys):

@@ -1,4 +1,4 @@
-"""Every public object survives copy, deepcopy and pickle: nothing of its state is lost, and it is usable elsewhere."""
+"""Every public object survives copy, deepcopy, pickle and replace: nothing of its state is lost."""
 
 import copy
 import dataclasses
@@ -34,7 +34,7 @@ ROWS = [{"epoch": 1, "loss": 2.0, "val_loss": 2.1, "accuracy": 0.3, "val_accurac
 
 
 def classes():
-    """The public classes of the package by name; what learners' exercises are checked with is not meant for copying."""
+    """The public classes of the package by name, but for those that check learners' exercises."""
     found = {}
     for module in pkgutil.walk_packages(vit_helpers.__path__, "vit_helpers."):
         if module.name.startswith("vit_helpers.checks") or module.name.endswith("__main__"):
@@ -55,7 +55,7 @@ CLASSES = classes()
 
 
 def muon(cls):
-    """An optimizer that has made a step with a momentum of its own, and has gradients for the next."""
+    """An optimizer that made a step with a momentum of its own, and has gradients for the next."""
     weight = nn.Parameter(torch.randn(4, 3))
     optimizer = cls(
         [{"params": [weight], "lr": 0.1, "weight_decay": 0.0, "orthogonal": True}], momentum=0.5
@@ -85,7 +85,8 @@ def live_curves(cls):
 
 
 SCORE, EVIDENCE = Score(0.5, 0.9, 10, 0.2, 0.3), Evidence(3, True, 32, 17, 0.1, 0.2)
-MAKE = {  # (class, an empty folder) -> an instance whose every field differs from its default where it can
+# (class, an empty folder) -> an instance whose every field differs from its default where it can
+MAKE = {
     "ViTConfig": lambda cls, _: CONFIG,
     "ViT": lambda cls, _: cls(CONFIG, partial(Block, mlp_ratio=2)),
     "PatchEmbed": lambda cls, _: cls(8, 4, 1, 16),

@@ -403,10 +403,14 @@ def test_a_state_is_the_same_on_all_ranks_and_at_the_end_leads_to_the_next_pass(
 
 @pytest.mark.parametrize(
     ("change", "says"),
-    [({"seed": 1}, "seed 0 -> 1"), ({"buffer_size": 10}, "buffer_size 1000 -> 10"),
-     ({"batch_size": 32}, "batch_size 12 -> 32"),
-     ({"world_size": 2}, "world_size 1 -> 2"), ({"split": "test"}, "shards .* -> ")],
-)  # fmt: skip
+    [
+        ({"seed": 1}, "seed 0 -> 1"),
+        ({"buffer_size": 10}, "buffer_size 1000 -> 10"),
+        ({"batch_size": 32}, "batch_size 12 -> 32"),
+        ({"world_size": 2}, "world_size 1 -> 2"),
+        ({"split": "test"}, "shards .* -> "),
+    ],
+)
 def test_a_state_of_another_order_is_refused(written, change, says):
     state = Stream(written, BATCH).state_dict()
     with pytest.raises(ValueError, match=f"another order: {says}"):
@@ -483,7 +487,7 @@ def test_a_disk_that_fails_is_named(broken, monkeypatch):
 
 
 def rewrite(folder, change):
-    """Write the third shard anew with other files in it, and the index as if it had been so from the start"""
+    """Write the third shard anew with other files in it, and the index as if it had been so"""
     path = folder / "train-00002.tar"
     with tarfile.open(path) as tar:
         files = [(member.name, tar.extractfile(member).read()) for member in tar]
@@ -610,11 +614,14 @@ def test_a_count_that_was_changed_is_noticed(broken):
 
 @pytest.mark.parametrize(
     ("words", "says"),
-    [({"batch_size": 0}, "batch_size must be at least 1, got 0"), ({"rank": 2, "world_size": 2}, "got rank=2, world_size=2"),
-     ({"buffer_size": -1}, "buffer_size must be at least 0, got -1"),
-     ({"split": "dev"}, "unknown split 'dev', known: train, validation, test"),
-     ({"on_broken": "ignore"}, "unknown on_broken 'ignore', known: raise, skip")],
-)  # fmt: skip
+    [
+        ({"batch_size": 0}, "batch_size must be at least 1, got 0"),
+        ({"rank": 2, "world_size": 2}, "got rank=2, world_size=2"),
+        ({"buffer_size": -1}, "buffer_size must be at least 0, got -1"),
+        ({"split": "dev"}, "unknown split 'dev', known: train, validation, test"),
+        ({"on_broken": "ignore"}, "unknown on_broken 'ignore', known: raise, skip"),
+    ],
+)
 def test_bad_options_are_named(written, words, says):
     with pytest.raises(ValueError, match=says):
         Stream(written, **{"batch_size": BATCH, **words})

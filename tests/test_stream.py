@@ -1,4 +1,4 @@
-"""A data set in shards in the place of one in memory: trained on, written by the command, made of a folder of images."""
+"""Shards in place of data in memory: trained on, written, made of a folder of images."""
 
 import json
 import weakref
@@ -17,7 +17,7 @@ from vit_helpers.data.splits import SPLITS
 from vit_helpers.data.stream import Stream
 from vit_helpers.training import Report, evaluate, fit, set_seed
 from vit_helpers.training.checkpoints import Checkpoint
-from vit_helpers.training.presets import PRESETS, RunSettings, make_batches, make_network, preset
+from vit_helpers.training.presets import RunSettings, make_batches, make_network, preset
 from vit_helpers.training.recipe import Recipe
 
 pytestmark = pytest.mark.usefixtures("no_figures")
@@ -150,9 +150,9 @@ def test_settings_that_would_change_a_stream_are_refused(written):
 
 
 def test_the_preset_is_that_of_the_data_set_which_was_written(written, pets, tmp_path):
-    assert preset(f"shards:{written}").replace(data="digits") == PRESETS["digits"]
+    assert preset(f"shards:{written}").replace(data="digits") == preset("digits")
     write_shards_of_folder(pets, tmp_path / "shards", 8, split="exact")
-    assert preset(f"shards:{tmp_path / 'shards'}").replace(data="folder") == PRESETS["folder"]
+    assert preset(f"shards:{tmp_path / 'shards'}").replace(data="folder") == preset("folder")
 
 
 def test_an_unknown_split_is_named(written):
@@ -226,9 +226,12 @@ def test_the_command_writes_and_says_how_to_train(tmp_path, monkeypatch, capsys)
     monkeypatch.chdir(tmp_path)
     assert main(["shards", "digits", "kept/digits", "--per-shard", "500"]) == 0
     assert capsys.readouterr().out.splitlines() == [
-        "            images  shards", "train         1257       3", "validation     180       1",
-        "test           360       1", "train on them with: python -m vit_helpers train --data shards:kept/digits",
-    ]  # fmt: skip
+        "            images  shards",
+        "train         1257       3",
+        "validation     180       1",
+        "test           360       1",
+        "train on them with: python -m vit_helpers train --data shards:kept/digits",
+    ]
     set_seed(0)
     data = load("shards:kept/digits")
     model = nn.Sequential(nn.Flatten(), nn.Linear(64, 10))
@@ -298,7 +301,8 @@ def test_damage_is_told_by_the_process_that_met_it(digits, tmp_path, monkeypatch
     monkeypatch.setattr(
         "vit_helpers.cli.train.train", lambda args: (_ for _ in ()).throw(BrokenShardError("mine"))
     )
-    monkeypatch.setattr("vit_helpers.distributed.rank", lambda: 1)
-    monkeypatch.setattr("vit_helpers.distributed.world_size", lambda: 2)
+    for module in ("distributed", "cli.train"):
+        monkeypatch.setattr(f"vit_helpers.{module}.rank", lambda: 1)
+        monkeypatch.setattr(f"vit_helpers.{module}.world_size", lambda: 2)
     assert main(["train"]) == 1
     assert "error in process 1: mine" in capsys.readouterr().err

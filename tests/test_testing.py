@@ -1,4 +1,4 @@
-"""The test of a model: intervals are scipy's, counts are scikit-learn's, and the picture shows them."""
+"""The test of a model: intervals are scipy's, counts scikit-learn's; the picture shows them."""
 
 import pytest
 import torch

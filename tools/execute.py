@@ -1,11 +1,12 @@
 """Run notebooks from top to bottom and store their outputs in place.
 
-The setup cell is brought up to date first. All outputs of a notebook come from one run: they are stored together, or not at
-all if its code is the same and its outputs differ from the stored ones only in what tests/nbval_sanitize.cfg blurs (times,
-speeds) and in the images of cells tagged nbval-ignore-output. Hashes of code and outputs in the notebook's metadata tell a
-test what was changed later. Each line printed ends with seconds and peak memory of the notebook's kernel. With --cards these
-are written into the table at the top of the notebook, with the reader's minutes and the outputs of the same run. A core page
-also has them in its row of README.md.
+The setup cell is brought up to date first. All outputs of a notebook come from one run: they are
+stored together, or not at all if its code is the same and its outputs differ from the stored ones
+only in what tests/nbval_sanitize.cfg blurs (times, speeds) and in the images of cells tagged
+nbval-ignore-output. Hashes of code and outputs in the notebook's metadata tell a test what was
+changed later. Each line printed ends with seconds and peak memory of the notebook's kernel. With
+--cards these are written into the table at the top of the notebook, with the reader's minutes and the
+outputs of the same run. A core page also has them in its row of README.md.
 """
 
 import argparse
@@ -96,7 +97,7 @@ def is_further(path: Path) -> bool:
 
 
 def execute(path: Path, cards: bool = False) -> bool:
-    """Run one notebook and store it, with `cards` also what it cost; False, and nothing stored, when that fails."""
+    """Run one notebook and store it, with `cards` also its costs; False if it fails."""
     options: dict[str, Any] = {
         "timeout": 600,
         "kernel_name": "python3",
@@ -132,7 +133,7 @@ def execute(path: Path, cards: bool = False) -> bool:
 
 
 def store(new: NotebookNode, old: NotebookNode) -> str:
-    """The text of the file: metadata cut down, and all stored outputs kept if the same code printed the same again."""
+    """The text of the file; all stored outputs are kept if the same code printed the same again."""
     rules = sanitize_rules()
     for number, cell in enumerate(new.cells):
         cell["id"] = f"cell-{number:03d}"
@@ -158,7 +159,7 @@ def code_cells(book: NotebookNode) -> list[NotebookNode]:
 
 
 def hashes(book: NotebookNode) -> dict[str, str]:
-    """SHA-256 of a notebook's code, without the setup cell, which `publish` changes, and of all its outputs."""
+    """SHA-256 of a notebook's code (not the setup cell, which `publish` changes) and outputs."""
     sources = [cell.source for cell in code_cells(book) if not is_setup(cell)]
     parts = {"code": sources, "outputs": [cell.outputs for cell in code_cells(book)]}
     return {
@@ -168,7 +169,7 @@ def hashes(book: NotebookNode) -> dict[str, str]:
 
 
 def home() -> str:
-    """The public address of the repository, from pyproject.toml, the one place that holds it; "" before publication."""
+    """The public address of the repository, which pyproject.toml holds; "" before publication."""
     project = tomllib.loads(PROJECT.read_text(encoding="utf-8"))["project"]
     return project.get("urls", {}).get("Repository", "")
 
@@ -197,7 +198,7 @@ def sanitize_rules() -> list[Rule]:
 
 
 def blur(cell: dict[str, Any], rules: list[Rule]) -> list[str]:
-    """A cell's outputs as comparable text, without execution counts, and where they may show times without images."""
+    """A cell's outputs as comparable text, without counts, or images that may show times."""
     texts, timed = [], "nbval-ignore-output" in cell["metadata"].get("tags", [])
     for output in cell["outputs"]:
         data = {
@@ -212,7 +213,7 @@ def blur(cell: dict[str, Any], rules: list[Rule]) -> list[str]:
 
 
 def measure(work: Callable[[], object]) -> tuple[float, float]:
-    """Seconds that `work()` took, and the peak memory in GiB of the processes it started, sampled ten times a second."""
+    """Seconds that `work()` took, and the peak memory in GiB of the processes that it started."""
     peaks, done, start = [0], threading.Event(), time.perf_counter()
 
     def watch() -> (
@@ -263,18 +264,17 @@ def write_costs(
 ) -> None:
     """Write the costs into the card, unless it is right within a quarter, and the reader's minutes.
 
-    What the card of a core page says also goes into README.md, the one beside the notebook's folder, where the last three
-    cells of the notebook's row are the minutes and the costs.
+    What the card of a core page says also goes into README.md, the one beside the notebook's
+    folder, where the last three cells of the notebook's row are the minutes and the costs.
     """
-    import torch
-
     from vit_helpers.scaling.timing import processor
 
     old = [
         float(words.split()[0]) for found in MEASURED.findall(card.source) for words in found
     ] or [0, 0]
     if any(abs(cost - stored) > stored / 4 for cost, stored in zip(costs, old, strict=True)):
-        threads = f"{(count := torch.get_num_threads())} thread{'s' if count > 1 else ''}"
+        count = os.environ.get("OMP_NUM_THREADS", "1")  # else the setup cell chooses one
+        threads = f"{count} thread{'s' * (count != '1')}"
         name = " ".join(
             re.sub(r"\((R|TM)\)|\b(CPU|Processor|\w+-Core)\b|@.*", " ", processor()).split()
         )

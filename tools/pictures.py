@@ -1,8 +1,9 @@
 """Make the images under images/ again: the animations of the README and of notebook 01.
 
-In the README's, the model of notebook 08 classifies an image, from patches to tokens to attention. In notebook
-01's, numbered pixels move from an image to its patches. What their frames show is drawn by `vit_helpers.plots.animation` and
-`vit_helpers.plots.patches_reshaping`; here are the frames in time, and the files that hold them.
+In the README's, the model of notebook 08 classifies an image, from patches to tokens to attention.
+In notebook 01's, numbered pixels move from an image to its patches. What their frames show is drawn
+by `vit_helpers.plots.animation` and `vit_helpers.plots.patches_reshaping`; here are the frames in
+time, and the files that hold them.
 """
 
 import argparse
@@ -36,7 +37,7 @@ def run(args: argparse.Namespace) -> None:
 
 
 def read_digit() -> Reading:
-    """The forward pass of the model of notebook 08 on one digit among clutter, from the test set."""
+    """Run the model of notebook 08 on one digit among clutter, from the test set."""
     stored, test = load_pretrained("ours:scattered"), load("scattered_digits", n=100).test
     model, image, P = stored.model.eval(), test.images[DIGIT], stored.model.config.patch_size
     x = stored.preprocess.normalize(image)[None]
@@ -46,7 +47,10 @@ def read_digit() -> Reading:
 
 
 def save_animation(path: Path, frames: Frames, colors: Image.Image) -> None:
-    """Store frames as a GIF that loops for ever, all with the same few colors, and print where it is."""
+    """Store frames as a GIF that loops for ever, and print where it is.
+
+    The frames share the same few colors.
+    """
     first, *others = [
         image.quantize(palette=colors, dither=Image.Dither.NONE) for image, _ in frames
     ]

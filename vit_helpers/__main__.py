@@ -1,8 +1,10 @@
-"""python -m vit_helpers COMMAND: train, predict, evaluate, ablate, shards, doctor and live, each with its own --help."""
+"""python -m vit_helpers COMMAND, for each command of `cli.parser`, with its own --help."""
 
 import sys
 
 from vit_helpers.cli import main
+from vit_helpers.cli.threads import start_with_one_thread
 
 if __name__ == "__main__":
+    start_with_one_thread()
     sys.exit(main())

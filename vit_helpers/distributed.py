@@ -8,9 +8,9 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn, Protocol, TypeVar, cast
 
 import torch
 import torch.distributed as dist
@@ -100,6 +100,25 @@ def broadcast(value: T) -> T:
     return values[0]
 
 
+def on_main(function: Callable[[], T]) -> T:
+    """Call a function in the main process alone, and return its result in every process.
+
+    raises: in every process what the function raises
+    """
+    if world_size() == 1:
+        return function()
+    result, error = None, None
+    if is_main_process():
+        try:
+            result = function()
+        except Exception as raised:
+            error = raised
+    result, error = broadcast((result, error))
+    if error is not None:
+        raise error
+    return cast(T, result)
+
+
 def all_reduce_sum(number: Number) -> Number:
     """The sum of a number over all processes."""
     if world_size() == 1:
@@ -120,6 +139,14 @@ def all_gather(rows: Tensor) -> Tensor:
     return torch.cat(parts)
 
 
+class SizedBatches(Protocol):
+    """Batches that are counted, as in `data.splits`, which may import this module."""
+
+    def __len__(self) -> int: ...
+
+    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]: ...
+
+
 class ShardedBatches:
     """This process's slice of every batch: images rank, rank + world_size, ...; of a small last batch that may be none.
 
@@ -127,7 +154,7 @@ class ShardedBatches:
     may draw dropout, each draws on its own.
     """
 
-    def __init__(self, batches: Any) -> None:
+    def __init__(self, batches: SizedBatches) -> None:
         self.batches = batches
 
     def __len__(self) -> int:
@@ -139,7 +166,7 @@ class ShardedBatches:
                 yield images[rank() :: world_size()], labels[rank() :: world_size()]
 
 
-def shard_batches(batches: Any) -> Any:
+def shard_batches(batches: SizedBatches) -> SizedBatches:
     """This process's slice of the batches. A stream (`data.stream`) reads its own slice already."""
     return (
         batches if world_size() == 1 or hasattr(batches, "set_epoch") else ShardedBatches(batches)

@@ -20,7 +20,7 @@ from torch import Tensor
 from tools import main
 from tools.bench import GOALS
 from tools.experiments.measuring import add_out, find_or_measure
-from vit_helpers.ablation.errors import effect_of
+from vit_helpers.ablation.comparison import effect_of
 from vit_helpers.ablation.rows import pack, unpack
 from vit_helpers.data.digits import CLASS_NAMES, every_digit
 from vit_helpers.data.splits import Data, subset

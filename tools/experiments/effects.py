@@ -16,7 +16,7 @@ import pandas as pd
 from tools import main
 from vit_helpers._validate import check_choice
 from vit_helpers.ablation import Table, compare, compare_best, effect_of, effects, holm
-from vit_helpers.ablation.errors import line_of, paired, right_answers
+from vit_helpers.ablation.comparison import line_of, paired, right_answers
 from vit_helpers.results import RESULTS, read_results
 
 RATE = "3e-3"  # of the changes whose names give no other

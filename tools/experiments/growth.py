@@ -19,7 +19,7 @@ from typing import Any
 import pandas as pd
 
 from tools import main
-from vit_helpers.ablation.errors import line_of, paired
+from vit_helpers.ablation.comparison import line_of, paired
 from vit_helpers.ablation.rows import read_runs
 from vit_helpers.ablation.runs import fill_table, kept_rows
 from vit_helpers.scaling.timing import processor

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from vit_helpers.ablation.errors import Array, combine, holm, right_answers
+from vit_helpers.ablation.comparison import Array, combine, holm, right_answers
 
 LETTERS = "ABCDEFGHJKLMNOP"  # I is the identity
 Run = dict[str, int]  # the level of every factor by its letter, -1 or 1

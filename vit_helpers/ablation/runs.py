@@ -26,6 +26,7 @@ from vit_helpers._files import hold
 from vit_helpers._validate import check_choice, check_int
 from vit_helpers.ablation.factorial import designed
 from vit_helpers.ablation.rows import Row, append_row, frame, pack, read_runs
+from vit_helpers.data.splits import DataLike
 from vit_helpers.training import fit, predict, set_seed
 from vit_helpers.training.best import EarlyStopping
 from vit_helpers.training.measurements import UNKNOWN
@@ -34,6 +35,7 @@ from vit_helpers.training.presets import (
     load_data,
     make_batches,
     make_network,
+    override,
     with_tta,
 )
 
@@ -100,9 +102,8 @@ class Table:
 
     def settings(self, changes: dict[str, Any]) -> RunSettings:
         """The settings of the baseline with some changed."""
-        return RunSettings.from_dict(
-            {"data": self.data, "model": self.model, **self.baseline, **changes}
-        )
+        baseline = override({"data": self.data, "model": self.model}, self.baseline)
+        return RunSettings.from_dict(override(baseline, changes))
 
     def runs(self) -> Iterator[tuple[str, int, RunSettings]]:
         """All runs, seed by seed: (change, seed, settings)"""
@@ -250,7 +251,7 @@ def train_run(name: str, seed: int, settings: RunSettings, test: bool = False) -
     return row | {"machine": about, "date": date.today().isoformat()}
 
 
-def right_of(model: nn.Module, data: Any, split: str) -> Tensor:
+def right_of(model: nn.Module, data: DataLike, split: str) -> Tensor:
     """Which images of a split a model classifies correctly: (n,) booleans"""
     logits, labels = predict(model, data.batches(split, 512))
     return logits.argmax(1) == labels
@@ -262,7 +263,7 @@ def as_text(settings: RunSettings) -> str:
     return json.dumps({"data": settings.data, **changed}, sort_keys=True)
 
 
-def multiply_adds(model: nn.Module, data: Any) -> int:
+def multiply_adds(model: nn.Module, data: DataLike) -> int:
     """Multiply-adds of the forward pass of one image, as torch counts them: of matrix products and convolutions only."""
     model.eval()  # a batch of one is too small for the batch norm of a CNN in training
     plain = sdpa_kernel(SDPBackend.MATH)  # older torch does not count fused attention

@@ -120,23 +120,25 @@ ONE = Exercise(
     outcome=Outcome(observe=listed_runs),
     wording=Wording(when="for {} and {}".format, says="{message}", unknown=other_runs),
     ideas={
-        "the baseline first, then every change alone":
-            [settings({"lr": 3e-3, "depth": 2}, {"lr": [1e-3, 1e-2], "depth": [1, 4]})],
-        "no run twice, and none for a value that the baseline already has":
-            [
-                settings(
-                    {"lr": 3e-3, "depth": 2, "pool": "cls"},
-                    {"depth": [1, 2, 4], "pool": ["avg", "cls"], "lr": [3e-3]},
-                )
-            ],
-        "a value of 0 counts, and so does a setting that the baseline does not have":
-            [settings({"dropout": 0.1}, {"dropout": [0.0, 0.1], "weight_decay": [0.0, 0.3]})],
+        "the baseline first, then every change alone": [
+            settings({"lr": 3e-3, "depth": 2}, {"lr": [1e-3, 1e-2], "depth": [1, 4]})
+        ],
+        "no run twice, and none for a value that the baseline already has": [
+            settings(
+                {"lr": 3e-3, "depth": 2, "pool": "cls"},
+                {"depth": [1, 2, 4], "pool": ["avg", "cls"], "lr": [3e-3]},
+            )
+        ],
+        "a value of 0 counts, and so does a setting that the baseline does not have": [
+            settings({"dropout": 0.1}, {"dropout": [0.0, 0.1], "weight_decay": [0.0, 0.3]})
+        ],
         "with nothing to change, only the baseline": [settings({"lr": 3e-3}, {})],
-        "the two dictionaries stay as they were, and every run has its own":
-            [settings({"lr": 3e-3, "depth": 2}, {"lr": [1e-3, 1e-2], "depth": [1, 4]})],
+        "the two dictionaries stay as they were, and every run has its own": [
+            settings({"lr": 3e-3, "depth": 2}, {"lr": [1e-3, 1e-2], "depth": [1, 4]})
+        ],
     },
     mistakes={},  # `listed_runs` and `other_runs` tell what is wrong
-)  # fmt: skip
+)
 check_one_at_a_time = ONE.check
 
 
@@ -427,9 +429,11 @@ PICK = Exercise(
             rows_of(RUNS, backward, " when the rows come in reverse order"),
             rows_of(RUNS, mixed, " when the rows come in mixed order"),
         ],
-        "the rows stay as they were, and every call reads them again":
-            [rows_of(OTHERS), rows_of({f"{name}0": runs for name, runs in OTHERS.items()})],
+        "the rows stay as they were, and every call reads them again": [
+            rows_of(OTHERS),
+            rows_of({f"{name}0": runs for name, runs in OTHERS.items()}),
+        ],
     },
     mistakes=PICKS | {message: partial(best, score) for message, score in SCORES.items()},
-)  # fmt: skip
+)
 check_pick = PICK.check

@@ -55,6 +55,25 @@ def no_error(got: str, lr: float, batch: int, new_batch: int, rule: str) -> str:
     )
 
 
+SCALE_MISTAKES: dict[str, Function] = {
+    "the ratio is upside down: a larger batch gets a larger rate":
+        lambda lr, b, new, rule: scale(lr, new, b, rule),
+    "that is what the other rule gives":
+        lambda lr, b, new, rule: scale(lr, b, new, OTHER[rule]),
+    "that is only the factor: multiply lr by it": lambda lr, *args: scale(1, *args),
+    "nothing was scaled": lambda lr, *args: lr,
+    "takes the square root of lr too: take that of the ratio alone":
+        lambda lr, b, new, rule: (lr * new / b) ** 0.5,
+    "the ratio is squared": lambda lr, b, new, rule: lr * (new / b) ** 2,
+    "// rounds down to whole numbers: use /": by_factor(lambda lr, b, new, f: lr * f(new // b)),
+    "multiplies by the new batch size: divide by the old one as well":
+        by_factor(lambda lr, b, new, f: lr * f(new)),
+    "divides by the old batch size: multiply by the new one as well":
+        by_factor(lambda lr, b, new, f: lr / f(b)),
+    "the ratio is squared and upside down": lambda lr, b, new, rule: lr * (b / new) ** 2,
+    "adds the factor instead of multiplying by it":
+        by_factor(lambda lr, b, new, f: lr + f(new / b)),
+}  # fmt: skip
 SCALE = Exercise(
     name="scale_rate",
     reference=scale,
@@ -66,33 +85,18 @@ SCALE = Exercise(
         unknown="multiply lr by new_batch / batch, or by its square root",
     ),
     ideas={
-        "the linear rule, for larger and smaller batches":
-            cases(*((*sizes, "linear") for sizes in BATCHES)),
-        "the square-root rule, for larger and smaller batches":
-            cases(*((*sizes, "sqrt") for sizes in BATCHES)),
-        "a ValueError for an unknown rule":
-            [Raises([(1e-3, 64, 128, rule) for rule in ("cubic", "", "Linear rule")], no_error)],
+        "the linear rule, for larger and smaller batches": cases(
+            *((*sizes, "linear") for sizes in BATCHES)
+        ),
+        "the square-root rule, for larger and smaller batches": cases(
+            *((*sizes, "sqrt") for sizes in BATCHES)
+        ),
+        "a ValueError for an unknown rule": [
+            Raises([(1e-3, 64, 128, rule) for rule in ("cubic", "", "Linear rule")], no_error)
+        ],
     },
-    mistakes={
-        "the ratio is upside down: a larger batch gets a larger rate":
-            lambda lr, b, new, rule: scale(lr, new, b, rule),
-        "that is what the other rule gives":
-            lambda lr, b, new, rule: scale(lr, b, new, OTHER[rule]),
-        "that is only the factor: multiply lr by it": lambda lr, *args: scale(1, *args),
-        "nothing was scaled": lambda lr, *args: lr,
-        "takes the square root of lr too: take that of the ratio alone":
-            lambda lr, b, new, rule: (lr * new / b) ** 0.5,
-        "the ratio is squared": lambda lr, b, new, rule: lr * (new / b) ** 2,
-        "// rounds down to whole numbers: use /": by_factor(lambda lr, b, new, f: lr * f(new // b)),
-        "multiplies by the new batch size: divide by the old one as well":
-            by_factor(lambda lr, b, new, f: lr * f(new)),
-        "divides by the old batch size: multiply by the new one as well":
-            by_factor(lambda lr, b, new, f: lr / f(b)),
-        "the ratio is squared and upside down": lambda lr, b, new, rule: lr * (b / new) ** 2,
-        "adds the factor instead of multiplying by it":
-            by_factor(lambda lr, b, new, f: lr + f(new / b)),
-    },
-)  # fmt: skip
+    mistakes=SCALE_MISTAKES,
+)
 check_scale_rate = SCALE.check
 
 

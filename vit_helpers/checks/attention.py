@@ -143,22 +143,25 @@ MASK = Exercise(
     wording=Wording(odd=odd_weights, unknown=UNKNOWN),
     contract=Contract(batch=3, case=qkv(2, 5, 4, mask=square_mask)),
     ideas={
-        "a hidden token gets weight 0, and the rows still sum to 1":
-            [qkv(5, 3, mask=square_mask, when="for one image with a (T, T) mask")],
-        "row t of the mask belongs to query t":
-            [qkv(6, 4, mask=causal_mask, when="for a causal mask")],
+        "a hidden token gets weight 0, and the rows still sum to 1": [
+            qkv(5, 3, mask=square_mask, when="for one image with a (T, T) mask")
+        ],
+        "row t of the mask belongs to query t": [
+            qkv(6, 4, mask=causal_mask, when="for a causal mask")
+        ],
         "masks for batches and heads broadcast": [
             qkv(2, 3, 5, 4, mask=key_mask, when="for 2 images, 3 heads and a (B, 1, 1, T) mask"),
             qkv(4, 5, 3, mask=square_mask, when="for a batch that shares one (T, T) mask"),
             qkv(3, 5, 4, mask=square_mask),
         ],
-        "a mask that hides nothing changes nothing, in float64 too":
-            [qkv(2, 5, 3, mask=open_mask, when="when the mask hides nothing")],
+        "a mask that hides nothing changes nothing, in float64 too": [
+            qkv(2, 5, 3, mask=open_mask, when="when the mask hides nothing")
+        ],
         "gradients flow past the mask": [expect_contract],
     },
     mistakes={message: weights(wrong) for message, wrong in MASKS.items()}
     | {message: values(wrong) for message, wrong in VALUES.items()},
-)  # fmt: skip
+)
 check_mask = MASK.check
 
 
@@ -170,6 +173,30 @@ def tokens(B: int, T: int, D: int, h: int) -> Case:
 
 
 ODD_SIZES = [(3, 1, 6, 2), (2, 7, 5, 1), (2, 3, 4, 4), (4, 4, 16, 4), (1, 17, 64, 8)]  # B, T, D, h
+SPLIT_HEADS_MISTAKES: dict[str, Function] = {
+    "a single view or reshape mixes tokens: head 1 contains whole tokens. Use "
+    "(B, T, h, d), then swap T and h":
+        lambda x, h: x.reshape(x.shape[0], h, x.shape[1], -1),
+    "head 1 has every h-th component, but a head's d components are side by side: "
+    "split the last axis into (h, d)":
+        lambda x, h: x.unflatten(-1, (-1, h)).permute(0, 3, 1, 2),
+    "the heads come in reverse order": lambda x, h: heads_of(x, h).flip(1),
+    "every head contains the same slice":
+        lambda x, h: heads_of(x, h)[:, :1].expand(-1, h, -1, -1),
+    "the tokens come in reverse order": lambda x, h: heads_of(x, h).flip(2),
+    "the heads still come after the tokens: swap T and h":
+        lambda x, h: x.unflatten(-1, (h, -1)),
+    "the heads come before the images, but the batch comes first: (B, h, T, d)":
+        lambda x, h: heads_of(x, h).transpose(0, 1),
+    "the last two axes are swapped: (B, h, T, d)": lambda x, h: heads_of(x, h).mT,
+    "h and d are swapped: there are num_heads heads, each of width d = D / h":
+        lambda x, h: x.unflatten(-1, (-1, h)).transpose(1, 2),
+    "images and heads are merged into one axis: keep (B, h, T, d)":
+        lambda x, h: heads_of(x, h).flatten(0, 1),
+    "every head has the whole width D, but it should have d = D / h of it":
+        lambda x, h: x[:, None].expand(-1, h, -1, -1),
+    "only one image of the batch was split": lambda x, h: heads_of(x[:1], h),
+}  # fmt: skip
 SPLIT_HEADS = Exercise(
     name="split_heads",
     reference=heads_of,
@@ -184,37 +211,16 @@ SPLIT_HEADS = Exercise(
     contract=Contract(case=tokens(2, 5, 12, 4)),
     ideas={
         "one image: a head has d components of every token": [tokens(1, 5, 12, 3)],
-        "a batch, with other numbers of heads":
-            [tokens(2, 5, 12, 3), tokens(4, 6, 16, 2), tokens(2, 12, 5, 5)],
-        "one token, one head, d = 1, equal axes, float64":
-            [tokens(*sizes) for sizes in ODD_SIZES],
+        "a batch, with other numbers of heads": [
+            tokens(2, 5, 12, 3),
+            tokens(4, 6, 16, 2),
+            tokens(2, 12, 5, 5),
+        ],
+        "one token, one head, d = 1, equal axes, float64": [tokens(*sizes) for sizes in ODD_SIZES],
         "gradients flow back": [expect_contract],
     },
-    mistakes={
-        "a single view or reshape mixes tokens: head 1 contains whole tokens. Use (B, "
-        "T, h, d), then swap T and h":
-            lambda x, h: x.reshape(x.shape[0], h, x.shape[1], -1),
-        "head 1 has every h-th component, but a head's d components are side by side: "
-        "split the last axis into (h, d)":
-            lambda x, h: x.unflatten(-1, (-1, h)).permute(0, 3, 1, 2),
-        "the heads come in reverse order": lambda x, h: heads_of(x, h).flip(1),
-        "every head contains the same slice":
-            lambda x, h: heads_of(x, h)[:, :1].expand(-1, h, -1, -1),
-        "the tokens come in reverse order": lambda x, h: heads_of(x, h).flip(2),
-        "the heads still come after the tokens: swap T and h":
-            lambda x, h: x.unflatten(-1, (h, -1)),
-        "the heads come before the images, but the batch comes first: (B, h, T, d)":
-            lambda x, h: heads_of(x, h).transpose(0, 1),
-        "the last two axes are swapped: (B, h, T, d)": lambda x, h: heads_of(x, h).mT,
-        "h and d are swapped: there are num_heads heads, each of width d = D / h":
-            lambda x, h: x.unflatten(-1, (-1, h)).transpose(1, 2),
-        "images and heads are merged into one axis: keep (B, h, T, d)":
-            lambda x, h: heads_of(x, h).flatten(0, 1),
-        "every head has the whole width D, but it should have d = D / h of it":
-            lambda x, h: x[:, None].expand(-1, h, -1, -1),
-        "only one image of the batch was split": lambda x, h: heads_of(x[:1], h),
-    },
-)  # fmt: skip
+    mistakes=SPLIT_HEADS_MISTAKES,
+)
 check_split_heads = SPLIT_HEADS.check
 
 

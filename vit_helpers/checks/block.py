@@ -1,6 +1,6 @@
 """The exercise of notebook 04 that puts attention, the MLP and two norms together as a block."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from itertools import permutations, product
 
@@ -190,22 +190,8 @@ def exact(exercise: ModuleExercise, answer: Function) -> None:
         modules.reading_of(exercise, module, size * x, sizes)
 
 
-BLOCK = ModuleExercise(
-    name="block",
-    module=Block,
-    function=block,
-    readings=block_readings,
-    vectorized=True,
-    ideas={
-        "(B, T, D) in, (B, T, D) out": [modules.shapes],
-        "two norms, attention, an MLP: 12 D^2 + 13 D parameters": [modules.parameters],
-        "images don't mix, and two calls give the same result": [modules.apart],
-        "the numbers of equations 2 and 3": [modules.numbers],
-        "eps 1e-6 and the exact GELU, in float64 too": [exact],
-        "any number of heads and tokens": [modules.other_sizes],
-        "gradients flow to the tokens and to every parameter": [modules.every_gradient],
-    },
-    mistakes={message: partial(block, way=way) for message, way in WAYS.items()}
+BLOCK_MISTAKES: Mapping[str, Function] = (
+    {message: partial(block, way=way) for message, way in WAYS.items()}
     | {f"the MLP: {message}": partial(block, dense=wrong) for message, wrong in MLPS.items()}
     | {
         f"{message}; the published models use 1e-6": partial(block, eps=eps)
@@ -223,13 +209,15 @@ BLOCK = ModuleExercise(
             block, attention=partial(regrouped, heads=n)
         )
         for n in (2, 4, 6, 12)
-    },
-    structures={
+    }
+)  # fmt: skip
+BLOCK_STRUCTURES: dict[str, Function] = (
+    {
         "one LayerNorm is missing, because attention and MLP have a norm each; "
         "or both have no shift (RMSNorm?)":
             modules.squares(12, 11),
-        "that is one LayerNorm too many (the final one of a ViT comes after "
-        "all blocks), or a LayerScale":
+        "that is one LayerNorm too many "
+        "(the final one of a ViT comes after all blocks), or a LayerScale":
             modules.squares(12, 15),
         "a LayerNorm and the output projection of attention are missing": modules.squares(11, 10),
         "the output projection of attention is missing": modules.squares(11, 12),
@@ -244,7 +232,25 @@ BLOCK = ModuleExercise(
     | {
         f"the MLP's hidden width is {r} D, but it should be 4 D": modules.squares(4 + 2 * r, 9 + r)
         for r in (1, 2, 3, 8)
+    }
+)  # fmt: skip
+BLOCK = ModuleExercise(
+    name="block",
+    module=Block,
+    function=block,
+    readings=block_readings,
+    vectorized=True,
+    ideas={
+        "(B, T, D) in, (B, T, D) out": [modules.shapes],
+        "two norms, attention, an MLP: 12 D^2 + 13 D parameters": [modules.parameters],
+        "images don't mix, and two calls give the same result": [modules.apart],
+        "the numbers of equations 2 and 3": [modules.numbers],
+        "eps 1e-6 and the exact GELU, in float64 too": [exact],
+        "any number of heads and tokens": [modules.other_sizes],
+        "gradients flow to the tokens and to every parameter": [modules.every_gradient],
     },
+    mistakes=BLOCK_MISTAKES,
+    structures=BLOCK_STRUCTURES,
     cases=MULTI_HEAD.cases,
     count="12 D^2 + 13 D",
     advice="4 D^2 + 4 D of attention, 8 D^2 + 5 D of the MLP, 2 D of each norm",
@@ -253,4 +259,4 @@ BLOCK = ModuleExercise(
         "then x = x + mlp(norm2(x))"
     ),
     unread="build it from nn.Linear and nn.LayerNorm, so that weights can be copied",
-)  # fmt: skip
+)

@@ -231,6 +231,10 @@ def parts_of(
     return [order[sum(sizes[:i]) : end(sum(sizes[:i]), size)] for i, size in enumerate(sizes)]
 
 
+SPLIT_MISTAKES: dict[str, Function] = {
+    "a split that begins at row a ends at a + size, not at size":
+        partial(parts_of, end=lambda begin, size: size),
+}  # fmt: skip
 SPLIT = Exercise(
     name="split",
     reference=parts_of,
@@ -253,9 +257,6 @@ SPLIT = Exercise(
             Raises([(10, sizes, 0) for sizes in ((5, 4), (5, 6), (11,))], no_sum)
         ],
     },
-    mistakes={
-        "a split that begins at row a ends at a + size, not at size":
-            partial(parts_of, end=lambda begin, size: size),
-    },
-)  # fmt: skip
+    mistakes=SPLIT_MISTAKES,
+)
 check_split = SPLIT.check

@@ -233,6 +233,17 @@ def next_one(labels: Tensor) -> Tensor:
     return torch.arange(len(labels)).roll(-1)
 
 
+CUTMIX_MISTAKES: dict[str, Function] = (
+    {
+        f"images {{when}}: {message}": partial(cutmix, images=wrong)
+        for message, wrong in CUTS.items()
+    }
+    | wrong_labels(cutmix)
+    | {
+        f"boxes over the edge: {message}": partial(cutmix, area=area_by(pixels))
+        for message, pixels in AREAS.items()
+    }
+)  # fmt: skip
 CUTMIX = replace(
     MIX,
     name="cutmix",
@@ -241,18 +252,17 @@ CUTMIX = replace(
         MIX.wording,
         unknown=mixed(as_boxes),
         hints={
-            "must match the size of tensor":
-                LINED_UP + "with left as (B, 1, 1, 1), rows as (H, 1) and columns as (W) a mask "
-                "gets (B, 1, H, W); a share of the area needs (B, 1) beside labels"
+            "must match the size of tensor": LINED_UP
+            + "with left as (B, 1, 1, 1), rows as (H, 1) and columns as (W) a mask "
+            "gets (B, 1, H, W); a share of the area needs (B, 1) beside labels"
         },
     ),
     contract=replace(MIX.contract, large=10),  # pixels may be any numbers
     ideas={
-        "boxes that lie inside, in batches of all sizes":
-            [
-                batch_of(size, inner_boxes)
-                for size in [*MIX_SIZES[:2], (2, 1, 4, 3, 2), MIX_SIZES[4], MIX_SIZES[5]]
-            ],
+        "boxes that lie inside, in batches of all sizes": [
+            batch_of(size, inner_boxes)
+            for size in [*MIX_SIZES[:2], (2, 1, 4, 3, 2), MIX_SIZES[4], MIX_SIZES[5]]
+        ],
         "boxes over the edge, empty ones and whole ones: labels by what is covered": [
             batch_of(
                 (6, C, H, W, K),
@@ -264,14 +274,6 @@ CUTMIX = replace(
         ],
         "keeps float64, and leaves its inputs unchanged": [expect_contract],
     },
-    mistakes={
-        f"images {{when}}: {message}": partial(cutmix, images=wrong)
-        for message, wrong in CUTS.items()
-    }
-    | wrong_labels(cutmix)
-    | {
-        f"boxes over the edge: {message}": partial(cutmix, area=area_by(pixels))
-        for message, pixels in AREAS.items()
-    },
-)  # fmt: skip
+    mistakes=CUTMIX_MISTAKES,
+)
 check_cutmix = CUTMIX.check

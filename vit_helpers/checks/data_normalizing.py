@@ -101,6 +101,66 @@ def images_of(*shape: int) -> Case:
     return Case(lambda: (1.5 * torch.randn(shape), *numbers[shape[1]]))
 
 
+NORMALIZE_MISTAKES: dict[str, Function] = {
+    "nothing was changed": lambda x, m, s: x,
+    "subtracts the mean, but doesn't divide by std": formula(lambda x, m, s: x - m),
+    "divides by std, but doesn't subtract the mean": formula(lambda x, m, s: x / s),
+    "multiplies by std instead of dividing by it": formula(lambda x, m, s: (x - m) * s),
+    "adds the mean instead of subtracting it": formula(lambda x, m, s: (x + m) / s),
+    "divides only the mean by std; put x - mean in parentheses":
+        formula(lambda x, m, s: x - m / s),
+    "divides first and then subtracts the mean; do it the other way round":
+        formula(lambda x, m, s: x / s - m),
+    "divides by the square of std": formula(lambda x, m, s: (x - m) / s**2),
+    "divides by the square root of std, but std is a standard deviation":
+        formula(lambda x, m, s: (x - m) / s**0.5),
+    "mean and std are swapped": formula(lambda x, m, s: (x - s) / m),
+    "inverts the normalization, x * std + mean; here you need (x - mean) / std":
+        formula(lambda x, m, s: x * s + m),
+    "mean and std run along W, but belong to axis 1: view(-1, 1, 1)": along(3),
+    "mean and std run along H, but belong to axis 1: view(-1, 1, 1)": along(2),
+    "mean and std run along the batch, but belong to axis 1": along(0),
+    "every channel gets the first channel's mean and std": lambda x, m, s: (x - m[0]) / s[0],
+    "every channel gets the average mean and std, but each has its own":
+        lambda x, m, s: (x - sum(m) / len(m)) / (sum(s) / len(s)),
+    "computes mean and std from these images; use those that are passed in":
+        lambda x, m, s: own_numbers(x, (0, 2, 3)),
+    "normalizes each image by itself; use the mean and std that are passed in":
+        lambda x, m, s: own_numbers(x, (1, 2, 3)),
+    "normalizes each channel of each image by itself; use the mean and std passed in":
+        lambda x, m, s: own_numbers(x, (2, 3)),
+    "computes the standard deviation from these images; use the std that is passed in":
+        formula(lambda x, m, s: (x - m) / x.std((0, 2, 3), keepdim=True)),
+    "computes the mean from these images; use the one that is passed in":
+        formula(lambda x, m, s: (x - x.mean((0, 2, 3), keepdim=True)) / s),
+    "computes one mean and standard deviation of all pixels; "
+    "use the C numbers that are passed in":
+        lambda x, m, s: (x - x.mean()) / x.std(),
+    "rescales to 0 .. 1 by the smallest and the largest pixel: use mean and std":
+        lambda x, m, s: (x - x.min()) / (x.max() - x.min()),
+    "scales the channels of each pixel to a vector of length 1, "
+    "as F.normalize does: use mean and std":
+        lambda x, m, s: F.normalize(x),
+    "divides by 255 first, but the pixels are already from 0 to 1":
+        formula(lambda x, m, s: (x / 255 - m) / s),
+    "computes mean - x instead of x - mean": formula(lambda x, m, s: (m - x) / s),
+    "mean and std are in the wrong order: channel 0 gets the last ones":
+        lambda x, m, s: right_normalize(x, m[::-1], s[::-1]),
+    "every channel gets the first mean, but each has its own":
+        lambda x, m, s: (x - m[0]) / per(x, s),
+    "every channel gets the first std, but each has its own":
+        lambda x, m, s: (x - per(x, m)) / s[0],
+    "divides twice": formula(lambda x, m, s: (x / s - m) / s),
+    "the result is rounded to whole numbers": formula(lambda x, m, s: ((x - m) / s).round()),
+    "values below 0 are lost, but about half of the values belong there":
+        formula(lambda x, m, s: ((x - m) / s).clamp(min=0)),
+    "the result stays between -1 and 1: was it clamped? The values may be larger":
+        formula(lambda x, m, s: ((x - m) / s).clamp(-1, 1)),
+    "moves axes with reshape, which mixes the pixels; use permute or movedim":
+        lambda x, m, s: right_normalize(x.movedim(1, -1), m, s, 3).reshape(x.shape),
+    "the result stays between 0 and 1: was it clamped? Half of the values belong below 0":
+        formula(lambda x, m, s: ((x - m) / s).clamp(0, 1)),
+}  # fmt: skip
 NORMALIZE = Exercise(
     name="normalize",
     reference=right_normalize,
@@ -116,83 +176,24 @@ NORMALIZE = Exercise(
         says="{when}: {message}",
         unknown=as_line,
         hints={
-            "must match the size of tensor":
-                "C numbers alone line up with the last axis, W; with the shape (C, 1, "
-                "1) they line up with the channels",
+            "must match the size of tensor": "C numbers alone line up with the last axis, W; "
+            "with the shape (C, 1, 1) they line up with the channels",
             "'Tensor' and 'tuple'": "Make a tensor of the numbers first: images.new_tensor(mean)",
         },
     ),
     contract=Contract(differentiable=False),
     ideas={
-        "correct for color, gray and other numbers of channels":
-            [
-                images_of(4, 3, 5, 7), images_of(2, 1, 8, 6), images_of(1, 2, 1, 9),
-                images_of(4, 3, 7, 5),
-            ],
+        "correct for color, gray and other numbers of channels": [
+            images_of(4, 3, 5, 7),
+            images_of(2, 1, 8, 6),
+            images_of(1, 2, 1, 9),
+            images_of(4, 3, 7, 5),
+        ],
         "correct where B, C, H and W are equal": [images_of(3, 3, 3, 3), images_of(2, 2, 2, 2)],
         "keeps the dtype, and leaves its input unchanged": [expect_contract],
     },
-    mistakes={
-        "nothing was changed": lambda x, m, s: x,
-        "subtracts the mean, but doesn't divide by std": formula(lambda x, m, s: x - m),
-        "divides by std, but doesn't subtract the mean": formula(lambda x, m, s: x / s),
-        "multiplies by std instead of dividing by it": formula(lambda x, m, s: (x - m) * s),
-        "adds the mean instead of subtracting it": formula(lambda x, m, s: (x + m) / s),
-        "divides only the mean by std; put x - mean in parentheses":
-            formula(lambda x, m, s: x - m / s),
-        "divides first and then subtracts the mean; do it the other way round":
-            formula(lambda x, m, s: x / s - m),
-        "divides by the square of std": formula(lambda x, m, s: (x - m) / s**2),
-        "divides by the square root of std, but std is a standard deviation":
-            formula(lambda x, m, s: (x - m) / s**0.5),
-        "mean and std are swapped": formula(lambda x, m, s: (x - s) / m),
-        "inverts the normalization, x * std + mean; here you need (x - mean) / std":
-            formula(lambda x, m, s: x * s + m),
-        "mean and std run along W, but belong to axis 1: view(-1, 1, 1)": along(3),
-        "mean and std run along H, but belong to axis 1: view(-1, 1, 1)": along(2),
-        "mean and std run along the batch, but belong to axis 1": along(0),
-        "every channel gets the first channel's mean and std": lambda x, m, s: (x - m[0]) / s[0],
-        "every channel gets the average mean and std, but each has its own":
-            lambda x, m, s: (x - sum(m) / len(m)) / (sum(s) / len(s)),
-        "computes mean and std from these images; use those that are passed in":
-            lambda x, m, s: own_numbers(x, (0, 2, 3)),
-        "normalizes each image by itself; use the mean and std that are passed in":
-            lambda x, m, s: own_numbers(x, (1, 2, 3)),
-        "normalizes each channel of each image by itself; use the mean and std passed in":
-            lambda x, m, s: own_numbers(x, (2, 3)),
-        "computes the standard deviation from these images; use the std that is passed in":
-            formula(lambda x, m, s: (x - m) / x.std((0, 2, 3), keepdim=True)),
-        "computes the mean from these images; use the one that is passed in":
-            formula(lambda x, m, s: (x - x.mean((0, 2, 3), keepdim=True)) / s),
-        "computes one mean and standard deviation of all pixels; "
-        "use the C numbers that are passed in":
-            lambda x, m, s: (x - x.mean()) / x.std(),
-        "rescales to 0 .. 1 by the smallest and the largest pixel: use mean and std":
-            lambda x, m, s: (x - x.min()) / (x.max() - x.min()),
-        "scales the channels of each pixel to a vector of length 1, "
-        "as F.normalize does: use mean and std":
-            lambda x, m, s: F.normalize(x),
-        "divides by 255 first, but the pixels are already from 0 to 1":
-            formula(lambda x, m, s: (x / 255 - m) / s),
-        "computes mean - x instead of x - mean": formula(lambda x, m, s: (m - x) / s),
-        "mean and std are in the wrong order: channel 0 gets the last ones":
-            lambda x, m, s: right_normalize(x, m[::-1], s[::-1]),
-        "every channel gets the first mean, but each has its own":
-            lambda x, m, s: (x - m[0]) / per(x, s),
-        "every channel gets the first std, but each has its own":
-            lambda x, m, s: (x - per(x, m)) / s[0],
-        "divides twice": formula(lambda x, m, s: (x / s - m) / s),
-        "the result is rounded to whole numbers": formula(lambda x, m, s: ((x - m) / s).round()),
-        "values below 0 are lost, but about half of the values belong there":
-            formula(lambda x, m, s: ((x - m) / s).clamp(min=0)),
-        "the result stays between -1 and 1: was it clamped? The values may be larger":
-            formula(lambda x, m, s: ((x - m) / s).clamp(-1, 1)),
-        "moves axes with reshape, which mixes the pixels; use permute or movedim":
-            lambda x, m, s: right_normalize(x.movedim(1, -1), m, s, 3).reshape(x.shape),
-        "the result stays between 0 and 1: was it clamped? Half of the values belong below 0":
-            formula(lambda x, m, s: ((x - m) / s).clamp(0, 1)),
-    },
-)  # fmt: skip
+    mistakes=NORMALIZE_MISTAKES,
+)
 check_normalize = NORMALIZE.check
 
 
@@ -262,6 +263,32 @@ def two_parts(C: int, H: int, W: int) -> Case:
     )
 
 
+FIX_MISTAKES: dict[str, Function] = {
+    "still the planted mistake: the test images influence the mean and the standard deviation":
+        prepared(BOTH, BOTH),
+    "the test split is normalized by its own mean and std, "
+    "but should get those of the training split":
+        parts_by(TRAIN, TEST),
+    "both splits get the mean and std of the test split": prepared(TEST, TEST),
+    "the test split still gets the mean and std of both splits": parts_by(TRAIN, BOTH),
+    "the training split still gets the mean and std of both splits": parts_by(BOTH, TRAIN),
+    "the test split is not normalized": lambda a, b: (prepared()(a, b)[0], b),
+    f"the training split comes back as it was; {OF_TRAINING}":
+        lambda a, b: (a, prepared()(a, b)[1]),
+    "nothing is normalized": lambda a, b: (a, b),
+    "all channels get one mean and std, but each channel has its own":
+        lambda a, b: tuple((x - a.mean()) / a.std() for x in (a, b)),
+    "every image is normalized by itself":
+        lambda a, b: (own_numbers(a, (2, 3)), own_numbers(b, (2, 3))),
+    "every image is normalized by itself, all channels together":
+        lambda a, b: (own_numbers(a, (1, 2, 3)), own_numbers(b, (1, 2, 3))),
+    "the mean is the training split's, but the standard deviation is still that of both splits":
+        prepared(TRAIN, BOTH),
+    "the standard deviation is the training split's, but the mean is still that of both splits":
+        prepared(BOTH, TRAIN),
+    "averages over the batch only: average over the pixels too, dim=(0, 2, 3)":
+        lambda a, b: tuple((x - a.mean(0)) / a.std(0) for x in (a, b)),
+}  # fmt: skip
 FIX = Exercise(
     name="fixed",
     reference=prepared(),
@@ -285,42 +312,17 @@ FIX = Exercise(
         says="{message}",
         unknown={"training split": partial(sources, 0), "test split": partial(sources, 1)},
         hints={
-            "must match the size of tensor":
-                "With keepdim=True mean and std keep the shape (1, C, 1, 1), "
-                "which lines up with the channels"
+            "must match the size of tensor": "With keepdim=True mean and std keep the shape "
+            "(1, C, 1, 1), which lines up with the channels"
         },
     ),
     contract=Contract(differentiable=False),
     ideas={
-        "the numbers come from the training split alone, for both splits":
-            [two_parts(*size) for size in ((3, 4, 5), (1, 6, 3), (3, 3, 3), (3, 5, 4))],
+        "the numbers come from the training split alone, for both splits": [
+            two_parts(*size) for size in ((3, 4, 5), (1, 6, 3), (3, 3, 3), (3, 5, 4))
+        ],
         "keeps float64, and leaves its inputs unchanged": [expect_contract],
     },
-    mistakes={
-        "still the planted mistake: the test images influence the mean and the standard deviation":
-            prepared(BOTH, BOTH),
-        "the test split is normalized by its own mean and std, "
-        "but should get those of the training split":
-            parts_by(TRAIN, TEST),
-        "both splits get the mean and std of the test split": prepared(TEST, TEST),
-        "the test split still gets the mean and std of both splits": parts_by(TRAIN, BOTH),
-        "the training split still gets the mean and std of both splits": parts_by(BOTH, TRAIN),
-        "the test split is not normalized": lambda a, b: (prepared()(a, b)[0], b),
-        f"the training split comes back as it was; {OF_TRAINING}":
-            lambda a, b: (a, prepared()(a, b)[1]),
-        "nothing is normalized": lambda a, b: (a, b),
-        "all channels get one mean and std, but each channel has its own":
-            lambda a, b: tuple((x - a.mean()) / a.std() for x in (a, b)),
-        "every image is normalized by itself":
-            lambda a, b: (own_numbers(a, (2, 3)), own_numbers(b, (2, 3))),
-        "every image is normalized by itself, all channels together":
-            lambda a, b: (own_numbers(a, (1, 2, 3)), own_numbers(b, (1, 2, 3))),
-        "the mean is the training split's, but the standard deviation is still that of both splits":
-            prepared(TRAIN, BOTH),
-        "the standard deviation is the training split's, but the mean is still that of both splits":
-            prepared(BOTH, TRAIN),
-        "averages over the batch only: average over the pixels too, dim=(0, 2, 3)":
-            lambda a, b: tuple((x - a.mean(0)) / a.std(0) for x in (a, b)),
-    },
-)  # fmt: skip
+    mistakes=FIX_MISTAKES,
+)
 check_fixed = FIX.check

@@ -172,18 +172,8 @@ def quiet(exercise: ModuleExercise, answer: Function) -> None:
             reject_if(positions.detach().std() > 0.3, drown)
 
 
-TOKEN_EMBED = ModuleExercise(
-    name="token_embed",
-    module=Tokens,
-    function=lambda x, token, positions: front(x, token) + positions,
-    readings=token_readings,
-    ideas={
-        "adds one token, for every batch size": [tokens_shape],
-        "one class token and N + 1 positions are learned": [steady, registered],
-        "adds its own position embedding to each token, with the right gradients":
-            [readable, quiet, modules.numbers, modules.other_sizes, modules.every_gradient],
-    },
-    mistakes=SHAPES
+TOKEN_EMBED_MISTAKES: dict[str, Function] = (
+    SHAPES
     | {
         "the positions are never added": front,
         "the positions are added twice":
@@ -199,27 +189,46 @@ TOKEN_EMBED = ModuleExercise(
         END: lambda x, token, positions: end(x, token) + positions,
         "the positions are off by one: row 0 of the table belongs to the class token":
             lambda x, token, positions: front(x, token) + positions.roll(-1, 0),
+    }
+)  # fmt: skip
+TOKEN_EMBED_STRUCTURES: dict[str, Function] = {
+    f"neither class token nor positions are learned: each {UNREGISTERED}": lambda N, D: [],
+    f"learns only the class token, or one position; the other {UNREGISTERED}": lambda N, D: [D],
+    f"learns only the positions: the class token {UNREGISTERED}": lambda N, D: [(N + 1) * D],
+    "learns two vectors: the class token, and one position for all patches. "
+    "The model still cannot tell where a "
+    "patch was: positions are (1, N + 1, D), one vector for each token": lambda N, D: [D, D],
+    "learns N positions, which is one too few: "
+    "the class token has a position too (E_pos has N + 1 rows)":
+        lambda N, D: [D, N * D],
+    "learns three vectors, so all patches share one position, but each token needs its own":
+        lambda N, D: [D, 2 * D],
+}  # fmt: skip
+TOKEN_EMBED = ModuleExercise(
+    name="token_embed",
+    module=Tokens,
+    function=lambda x, token, positions: front(x, token) + positions,
+    readings=token_readings,
+    ideas={
+        "adds one token, for every batch size": [tokens_shape],
+        "one class token and N + 1 positions are learned": [steady, registered],
+        "adds its own position embedding to each token, with the right gradients": [
+            readable,
+            quiet,
+            modules.numbers,
+            modules.other_sizes,
+            modules.every_gradient,
+        ],
     },
-    structures={
-        f"neither class token nor positions are learned: each {UNREGISTERED}": lambda N, D: [],
-        f"learns only the class token, or one position; the other {UNREGISTERED}": lambda N, D: [D],
-        f"learns only the positions: the class token {UNREGISTERED}": lambda N, D: [(N + 1) * D],
-        "learns two vectors: the class token, and one position for all patches. "
-        "The model still cannot tell where a "
-        "patch was: positions are (1, N + 1, D), one vector for each token": lambda N, D: [D, D],
-        "learns N positions, which is one too few: "
-        "the class token has a position too (E_pos has N + 1 rows)":
-            lambda N, D: [D, N * D],
-        "learns three vectors, so all patches share one position, but each token needs its own":
-            lambda N, D: [D, 2 * D],
-    },
+    mistakes=TOKEN_EMBED_MISTAKES,
+    structures=TOKEN_EMBED_STRUCTURES,
     cases=[((shape[1], D), shape) for D, shape in BATCHES],
     count="(B, N + 1, D)",
     advice=ADD_CLASS_TOKEN.advice,
     unknown="is not [class token; patches] + positions, equation 1",
     unread=(
-        "keep one parameter of D numbers for the class token and one of (N "
-        "+ 1) * D for the positions"
+        "keep one parameter of D numbers for the class token and one of "
+        "(N + 1) * D for the positions"
     ),
-)  # fmt: skip
+)
 check_token_embed = TOKEN_EMBED.check

@@ -15,7 +15,7 @@ from torch import Tensor
 from vit_helpers.checks.block import BLOCK
 from vit_helpers.checks.engine.contract import expect_contract
 from vit_helpers.checks.engine.exercise import Arguments, Case, Contract, Exercise, Wording, fixed
-from vit_helpers.checks.engine.report import variants
+from vit_helpers.checks.engine.report import Function, variants
 from vit_helpers.checks.feed_forward import FEED_FORWARD
 
 # Layer norm
@@ -136,16 +136,18 @@ LAYER_NORM = Exercise(
         says="{when}: {message}",
         unknown="the shape is right, but the numbers are not: (x - mean) / sqrt(variance + eps)",
         hints={
-            "must match the size":
-                "Do the lengths not match? keepdim=True in mean and var keeps the axis, (..., 1)"
+            "must match the size": "Do the lengths not match? "
+            "keepdim=True in mean and var keeps the axis, (..., 1)"
         },
     ),
     contract=Contract(case=tokens(2, 5, 6)),
     ideas={
-        "one image: each token has its own mean and variance, then scale and shift":
-            [tokens(5, 4, when="for one image of 5 tokens, D = 4")],
-        "a batch, with any axes in front":
-            [tokens(*shape) for shape in ((2, 5, 4), (4, 4, 4), (3, 2, 5, 6), (5, 2, 4))],
+        "one image: each token has its own mean and variance, then scale and shift": [
+            tokens(5, 4, when="for one image of 5 tokens, D = 4")
+        ],
+        "a batch, with any axes in front": [
+            tokens(*shape) for shape in ((2, 5, 4), (4, 4, 4), (3, 2, 5, 6), (5, 2, 4))
+        ],
         "eps is inside the square root, 1e-6 unless another is given, and there is no NaN": [
             tokens(3, 5, 8, size=0.0, when="for tokens times 0"),
             tokens(3, 5, 8, size=1e-3, when="for tokens times 0.001"),
@@ -154,12 +156,16 @@ LAYER_NORM = Exercise(
         ],
         # with D = 1 the result is the bias; small numbers, because 1 / sqrt(eps) makes the
         # rounding 1000 times as large
-        "one token, D = 1, no batch axis, float64":
-            [tokens(1, 1, 6), tokens(3, 1, size=0.01), tokens(7), tokens(1, 17, 64)],
+        "one token, D = 1, no batch axis, float64": [
+            tokens(1, 1, 6),
+            tokens(3, 1, size=0.01),
+            tokens(7),
+            tokens(1, 17, 64),
+        ],
         "gradients flow to x, weight and bias": [expect_contract],
     },
     mistakes=NORMS,
-)  # fmt: skip
+)
 check_layer_norm = LAYER_NORM.check
 
 
@@ -177,22 +183,8 @@ def count(parts: Callable[[float], tuple[float, float]], D: int, r: float = 4) -
     return squares * D * D + widths * D
 
 
-BLOCK_PARAMETERS = Exercise(
-    name="block_parameters",
-    reference=partial(count, lambda r: (4 + 2 * r, 9 + r)),
-    wording=Wording(
-        when=lambda D, *ratio: f"for D = {D}" + "".join(f" and mlp_ratio {r}" for r in ratio),
-        says="gives {got:,} {when}, it should give {right:,}: {message}",
-        unknown="add up the weights and biases of each layer; in Python a square is D**2, not D^2",
-        depends="D and mlp_ratio",
-    ),
-    ideas={
-        "any width D, including the 768 of B/16": [fixed(D) for D in (100, 768, 1024, 1, 2, 7)],
-        "other MLP widths": [
-            fixed(*sizes) for sizes in ((8, 4), (8, 2), (64, 1), (768, 3), (10, 8), (16, 2.5))
-        ],
-    },
-    mistakes={message: partial(count, parts) for message, parts in {
+BLOCK_PARAMETERS_MISTAKES: dict[str, Function] = (
+    {message: partial(count, parts) for message, parts in {
         "that is right only for mlp_ratio = 4: use the one that is given": lambda r: (12, 13),
         "the MLP's first bias has mlp_ratio * D numbers": lambda r: (4 + 2 * r, 13),
         "the MLP's weights are 2 * mlp_ratio * D * D": lambda r: (12, 9 + r),
@@ -215,6 +207,23 @@ BLOCK_PARAMETERS = Exercise(
         "that is the MLP alone": lambda r: (2 * r, 1 + r),
         "the MLP is missing": lambda r: (4, 8),
         "attention is missing": lambda r: (2 * r, 5 + r),
-    }.items()},
+    }.items()}
 )  # fmt: skip
+BLOCK_PARAMETERS = Exercise(
+    name="block_parameters",
+    reference=partial(count, lambda r: (4 + 2 * r, 9 + r)),
+    wording=Wording(
+        when=lambda D, *ratio: f"for D = {D}" + "".join(f" and mlp_ratio {r}" for r in ratio),
+        says="gives {got:,} {when}, it should give {right:,}: {message}",
+        unknown="add up the weights and biases of each layer; in Python a square is D**2, not D^2",
+        depends="D and mlp_ratio",
+    ),
+    ideas={
+        "any width D, including the 768 of B/16": [fixed(D) for D in (100, 768, 1024, 1, 2, 7)],
+        "other MLP widths": [
+            fixed(*sizes) for sizes in ((8, 4), (8, 2), (64, 1), (768, 3), (10, 8), (16, 2.5))
+        ],
+    },
+    mistakes=BLOCK_PARAMETERS_MISTAKES,
+)
 check_block_parameters = BLOCK_PARAMETERS.check

@@ -114,6 +114,25 @@ def two_layers(D: int, hidden: int) -> list[int]:
     return [D * hidden, hidden, hidden * D, D]
 
 
+FEED_FORWARD_STRUCTURES: dict[str, Function] = {
+    "the biases are missing": lambda D, hidden: [D * hidden, hidden * D],
+    "the first layer has no bias": lambda D, hidden: [D * hidden, hidden * D, D],
+    "the second layer has no bias": lambda D, hidden: [D * hidden, hidden, hidden * D],
+    "only the first layer is registered; layers in a plain list are not":
+        lambda D, hidden: [D * hidden, hidden],
+    "only the second layer is registered; layers in a plain list are not":
+        lambda D, hidden: [hidden * D, D],
+    "that is one LayerNorm too many: it belongs to the block":
+        lambda D, hidden: [*two_layers(D, hidden), 2 * D],
+    "the hidden width is always 4 D, but it should be the one that is given":
+        lambda D, hidden: two_layers(D, 4 * D),
+    "the second argument is already the hidden width, so don't multiply it by 4":
+        lambda D, hidden: two_layers(D, 4 * hidden),
+    "the second argument is the hidden width itself, not a multiple of D":
+        lambda D, hidden: two_layers(D, D * hidden),
+    "that is one layer too many":
+        lambda D, hidden: [*two_layers(D, hidden), hidden * hidden, hidden],
+}  # fmt: skip
 FEED_FORWARD = ModuleExercise(
     name="mlp",
     module=MLP,
@@ -128,28 +147,10 @@ FEED_FORWARD = ModuleExercise(
         "gradients flow to the tokens and to every parameter": [modules.every_gradient],
     },
     mistakes=MLPS,
-    structures={
-        "the biases are missing": lambda D, hidden: [D * hidden, hidden * D],
-        "the first layer has no bias": lambda D, hidden: [D * hidden, hidden * D, D],
-        "the second layer has no bias": lambda D, hidden: [D * hidden, hidden, hidden * D],
-        "only the first layer is registered; layers in a plain list are not":
-            lambda D, hidden: [D * hidden, hidden],
-        "only the second layer is registered; layers in a plain list are not":
-            lambda D, hidden: [hidden * D, D],
-        "that is one LayerNorm too many: it belongs to the block":
-            lambda D, hidden: [*two_layers(D, hidden), 2 * D],
-        "the hidden width is always 4 D, but it should be the one that is given":
-            lambda D, hidden: two_layers(D, 4 * D),
-        "the second argument is already the hidden width, so don't multiply it by 4":
-            lambda D, hidden: two_layers(D, 4 * hidden),
-        "the second argument is the hidden width itself, not a multiple of D":
-            lambda D, hidden: two_layers(D, D * hidden),
-        "that is one layer too many":
-            lambda D, hidden: [*two_layers(D, hidden), hidden * hidden, hidden],
-    },
+    structures=FEED_FORWARD_STRUCTURES,
     cases=[((6, 10), (2, 5, 6)), ((5, 20), (2, 5, 5)), ((8, 3), (1, 1, 8)), ((4, 4), (3, 4, 4))],
     count="2 D hidden + hidden + D",
     advice="count weights and biases of D -> hidden -> D",
     unknown="shapes and parameters are right, but the numbers are not: Linear, GELU, Linear",
     unread="build it from nn.Linear layers with their own biases, so that weights can be copied",
-)  # fmt: skip
+)

@@ -46,6 +46,32 @@ def to_map(
     )
 
 
+MAP_MISTAKES: dict[str, Function] = {
+    "returns the weights that the other tokens give to this one: "
+    "rows belong to queries, columns to keys":
+        lambda w, g, q: w[:, 1:, token_of(g, q)].unflatten(1, g),
+    "forgets that the class token is token 0, so that patch 0 is token 1":
+        looked_at(lambda g, q: max(token_of(g, q) - 1, 0)),
+    "includes the weight on the class token, "
+    "so that every patch is off by one: leave column 0 out":
+        lambda w, g, q: w[:, token_of(g, q), :-1].unflatten(1, g),
+    "rescales the map to sum to 1, which hides the weight on the class token":
+        lambda w, g, q: looked_at()(w / w[..., 1:].sum(dim=-1, keepdim=True), g, q),
+    "fills the map column by column, but patches are numbered row by row":
+        lambda w, g, q: looked_at()(w, g[::-1], q and divmod(token_of(g, q) - 1, g[0])).mT,
+    "uses the wrong patch: row {2[0]} starts at patch {2[0]} * {1[1]}, "
+    "because a row has {1[1]} patches":
+        looked_at(lambda g, q: 0 if q is None else 1 + q[0] * g[0] + q[1]),
+    "uses the wrong patch: row {2[0]} starts at patch {2[0]} * {1[1]}, "
+    "and column {2[1]} is {2[1]} further":
+        looked_at(lambda g, q: 0 if q is None else 1 + q[1] * g[0] + q[0]),
+    "returns the map of the class token: is `query` used?": looked_at(lambda g, q: 0),
+    "that is one row of numbers for each head: reshape it to rows and columns":
+        lambda w, g, q: w[:, token_of(g, q), 1:],
+    "that is a single map, but each of the {0.shape[0]} heads has its own":
+        lambda w, g, q: looked_at()(w, g, q).mean(dim=0),
+    "the columns come before the rows": lambda w, g, q: looked_at()(w, g, q).mT,
+}  # fmt: skip
 MAP = Exercise(
     name="map_of",
     reference=inspection.attention_map,
@@ -59,43 +85,20 @@ MAP = Exercise(
         unknown="the numbers are not the weights",
     ),
     ideas={
-        "the map of the class token, in rows and columns of patches":
-            [to_map(g, None) for g in [(3, 4), (2, 2), (5, 2)]],
+        "the map of the class token, in rows and columns of patches": [
+            to_map(g, None) for g in [(3, 4), (2, 2), (5, 2)]
+        ],
         "the map of any patch": [
             *(to_map((3, 4), query) for query in (None, (2, 1), (0, 0))),
             to_map((5, 2), (3, 1)),
             to_map((1, 6), (0, 4), 1),
         ],
-        "the weights themselves, the input left unchanged":
-            [to_map((3, 4), query, 2, even=1) for query in ((1, 2), None)],
+        "the weights themselves, the input left unchanged": [
+            to_map((3, 4), query, 2, even=1) for query in ((1, 2), None)
+        ],
     },
-    mistakes={
-        "returns the weights that the other tokens give to this one: "
-        "rows belong to queries, columns to keys":
-            lambda w, g, q: w[:, 1:, token_of(g, q)].unflatten(1, g),
-        "forgets that the class token is token 0, so that patch 0 is token 1":
-            looked_at(lambda g, q: max(token_of(g, q) - 1, 0)),
-        "includes the weight on the class token, "
-        "so that every patch is off by one: leave column 0 out":
-            lambda w, g, q: w[:, token_of(g, q), :-1].unflatten(1, g),
-        "rescales the map to sum to 1, which hides the weight on the class token":
-            lambda w, g, q: looked_at()(w / w[..., 1:].sum(dim=-1, keepdim=True), g, q),
-        "fills the map column by column, but patches are numbered row by row":
-            lambda w, g, q: looked_at()(w, g[::-1], q and divmod(token_of(g, q) - 1, g[0])).mT,
-        "uses the wrong patch: row {2[0]} starts at patch {2[0]} * {1[1]}, "
-        "because a row has {1[1]} patches":
-            looked_at(lambda g, q: 0 if q is None else 1 + q[0] * g[0] + q[1]),
-        "uses the wrong patch: row {2[0]} starts at patch {2[0]} * {1[1]}, "
-        "and column {2[1]} is {2[1]} further":
-            looked_at(lambda g, q: 0 if q is None else 1 + q[1] * g[0] + q[0]),
-        "returns the map of the class token: is `query` used?": looked_at(lambda g, q: 0),
-        "that is one row of numbers for each head: reshape it to rows and columns":
-            lambda w, g, q: w[:, token_of(g, q), 1:],
-        "that is a single map, but each of the {0.shape[0]} heads has its own":
-            lambda w, g, q: looked_at()(w, g, q).mean(dim=0),
-        "the columns come before the rows": lambda w, g, q: looked_at()(w, g, q).mT,
-    },
-)  # fmt: skip
+    mistakes=MAP_MISTAKES,
+)
 check_map = check_map_of = MAP.check
 
 
@@ -149,6 +152,40 @@ def other(rows: int, cols: int) -> Tensor:
     return some_weights(3, rows * cols + 1, rows * cols + 1)
 
 
+DISTANCE_MISTAKES: dict[str, Function] = {
+    "measures in patches instead of pixels: a patch is patch_size pixels wide":
+        lambda w, g, P: mean(shares(w), far(g)),
+    "adds the vertical and the horizontal distance, but the straight line is shorter":
+        lambda w, g, P: mean(shares(w), far(g, P, p=1.0)),
+    "returns squared distances: is the square root missing?":
+        lambda w, g, P: mean(shares(w), far(g, P) ** 2),
+    "leaves out the class token without rescaling: "
+    "divide each row by the sum of the weights that remain":
+        lambda w, g, P: mean(w[:, 1:, 1:], far(g, P)),
+    "sums over the queries instead of averaging over them":
+        lambda w, g, P: (shares(w) * far(g, P)).sum(dim=(-1, -2)),
+    "does not weight by attention: the mean over all pairs is the same for every head":
+        lambda w, g, P: far(g, P).mean().expand(len(w)),
+    "returns the distance of the farthest patch instead of the mean":
+        lambda w, g, P: far(g, P).max().expand(len(w)),
+    "averages over all pairs: a query's weights sum to 1, so sum over the keys, "
+    "then average over the queries":
+        lambda w, g, P: (shares(w) * far(g, P)).mean(dim=(-1, -2)),
+    "divides along the wrong axis: each row of weights should sum to 1 over its keys":
+        lambda w, g, P: mean(shares(w, dim=-2), far(g, P)),
+    "numbers the patches column by column, but they are numbered row by row":
+        lambda w, g, P: mean(shares(w), far(g[::-1], P)),
+    "applies a softmax to weights that are already normalized: divide each row by its sum":
+        lambda w, g, P: mean(w[:, 1:, 1:].softmax(dim=-1), far(g, P)),
+    "measures only the horizontal distance":
+        lambda w, g, P: mean(shares(w), far(g, P, axes=(1,))),
+    "measures only the vertical distance":
+        lambda w, g, P: mean(shares(w), far(g, P, axes=(0,))),
+    "one number for each head: average over the queries too":
+        lambda w, g, P: (shares(w) * far(g, P)).sum(dim=-1),
+    "gives the class token a position, but it has none":
+        lambda w, g, P: mean(w, torch.nn.functional.pad(far(g, P), (1, 0, 1, 0))),
+}  # fmt: skip
 DISTANCE = Exercise(
     name="distance",
     reference=lambda w, grid, P: inspection.attention_distance(w[None], grid, P)[0],
@@ -163,49 +200,16 @@ DISTANCE = Exercise(
             looking(shift, "where every patch attends to the next in its row,", (3, 5), 4),
             looking(shift, "where every patch attends to the next in its row,", (1, 4), 16),
         ],
-        "a head with uniform weights has the distance of the formula":
-            [
-                looking(even, "for uniform attention", *sizes)
-                for sizes in [((1, 7), 4), ((6, 1), 8), ((4, 4), 2)]
-            ],
-        "weighted by attention, without the class token":
-            [looking(other, "for other weights", *sizes) for sizes in [((3, 4), 4), ((5, 2), 7)]],
+        "a head with uniform weights has the distance of the formula": [
+            looking(even, "for uniform attention", *sizes)
+            for sizes in [((1, 7), 4), ((6, 1), 8), ((4, 4), 2)]
+        ],
+        "weighted by attention, without the class token": [
+            looking(other, "for other weights", *sizes) for sizes in [((3, 4), 4), ((5, 2), 7)]
+        ],
     },
-    mistakes={
-        "measures in patches instead of pixels: a patch is patch_size pixels wide":
-            lambda w, g, P: mean(shares(w), far(g)),
-        "adds the vertical and the horizontal distance, but the straight line is shorter":
-            lambda w, g, P: mean(shares(w), far(g, P, p=1.0)),
-        "returns squared distances: is the square root missing?":
-            lambda w, g, P: mean(shares(w), far(g, P) ** 2),
-        "leaves out the class token without rescaling: "
-        "divide each row by the sum of the weights that remain":
-            lambda w, g, P: mean(w[:, 1:, 1:], far(g, P)),
-        "sums over the queries instead of averaging over them":
-            lambda w, g, P: (shares(w) * far(g, P)).sum(dim=(-1, -2)),
-        "does not weight by attention: the mean over all pairs is the same for every head":
-            lambda w, g, P: far(g, P).mean().expand(len(w)),
-        "returns the distance of the farthest patch instead of the mean":
-            lambda w, g, P: far(g, P).max().expand(len(w)),
-        "averages over all pairs: a query's weights sum to 1, so sum over the keys, "
-        "then average over the queries":
-            lambda w, g, P: (shares(w) * far(g, P)).mean(dim=(-1, -2)),
-        "divides along the wrong axis: each row of weights should sum to 1 over its keys":
-            lambda w, g, P: mean(shares(w, dim=-2), far(g, P)),
-        "numbers the patches column by column, but they are numbered row by row":
-            lambda w, g, P: mean(shares(w), far(g[::-1], P)),
-        "applies a softmax to weights that are already normalized: divide each row by its sum":
-            lambda w, g, P: mean(w[:, 1:, 1:].softmax(dim=-1), far(g, P)),
-        "measures only the horizontal distance":
-            lambda w, g, P: mean(shares(w), far(g, P, axes=(1,))),
-        "measures only the vertical distance":
-            lambda w, g, P: mean(shares(w), far(g, P, axes=(0,))),
-        "one number for each head: average over the queries too":
-            lambda w, g, P: (shares(w) * far(g, P)).sum(dim=-1),
-        "gives the class token a position, but it has none":
-            lambda w, g, P: mean(w, torch.nn.functional.pad(far(g, P), (1, 0, 1, 0))),
-    },
-)  # fmt: skip
+    mistakes=DISTANCE_MISTAKES,
+)
 check_distance = DISTANCE.check
 
 
@@ -259,6 +263,35 @@ def one_after_another() -> Arguments:
     return ([first[None], last[None]],)
 
 
+ROLLOUT_MISTAKES: dict[str, Function] = {
+    "multiplies in the wrong order: a later block comes on the left, block @ flow":
+        flow(half, lambda layer, through, eye: through @ layer),
+    "leaves out the residual connection: half of each block's matrix is the identity":
+        flow(heads_mean),
+    "adds the identity without halving, so that the rows sum to 2, 4, 8, ...":
+        flow(lambda w, eye: eye + w.mean(dim=0)),
+    "multiplies element by element instead of using @":
+        lambda weights: halves(weights).prod(dim=0),
+    "multiplies element by element, also by the identity, instead of using @":
+        lambda weights: halves(weights).prod(dim=0) * torch.eye(weights[0].shape[-1]),
+    "adds half of the identity in every block, but outside the product: "
+    "all of (I + W) / 2 multiplies what came before":
+        flow(heads_mean, lambda layer, through, eye: eye / 2 + layer / 2 @ through),
+    "uses the first block twice": lambda weights: flow(half)([weights[0], *weights]),
+    "returns the mean of the blocks instead of their product":
+        lambda weights: halves(weights).mean(dim=0),
+    "returns the last block alone": lambda weights: halves(weights)[-1],
+    "sums over the heads instead of averaging over them":
+        flow(lambda w, eye: (eye + w.sum(dim=0)) / 2),
+    "uses the maximum over the heads instead of their mean":
+        flow(lambda w, eye: (eye + w.amax(dim=0)) / 2),
+    "uses only the first head instead of the mean of all heads":
+        flow(lambda w, eye: (eye + w[0]) / 2),
+    "adds the identity once, after the product, "
+    "but every block has its own residual connection":
+        lambda weights: (flow(heads_mean)(weights) + torch.eye(weights[0].shape[-1])) / 2,
+    "transposes the result": lambda weights: flow(half)(weights).T,
+}  # fmt: skip
 ROLLOUT = Exercise(
     name="rollout",
     reference=lambda weights: inspection.rollout([w[None] for w in weights])[0],
@@ -268,46 +301,19 @@ ROLLOUT = Exercise(
         unknown=row_sums,
     ),
     ideas={
-        "one block: half is the residual connection, half the mean of the heads":
-            [Case(lambda: ([some_weights(3, 5, 5)],))],
-        "every row sums to 1, through any number of blocks":
-            [Case(partial(lambda L: (list(some_weights(L, 2, 7, 7)),), L)) for L in (2, 6)],
-        "later blocks are to the left of earlier ones":
-            [
-                Case(
-                    one_after_another,
-                    "where token 1 attends to 2 in the first block, and 0 to 1 in the last",
-                )
-            ],
+        "one block: half is the residual connection, half the mean of the heads": [
+            Case(lambda: ([some_weights(3, 5, 5)],))
+        ],
+        "every row sums to 1, through any number of blocks": [
+            Case(partial(lambda L: (list(some_weights(L, 2, 7, 7)),), L)) for L in (2, 6)
+        ],
+        "later blocks are to the left of earlier ones": [
+            Case(
+                one_after_another,
+                "where token 1 attends to 2 in the first block, and 0 to 1 in the last",
+            )
+        ],
     },
-    mistakes={
-        "multiplies in the wrong order: a later block comes on the left, block @ flow":
-            flow(half, lambda layer, through, eye: through @ layer),
-        "leaves out the residual connection: half of each block's matrix is the identity":
-            flow(heads_mean),
-        "adds the identity without halving, so that the rows sum to 2, 4, 8, ...":
-            flow(lambda w, eye: eye + w.mean(dim=0)),
-        "multiplies element by element instead of using @":
-            lambda weights: halves(weights).prod(dim=0),
-        "multiplies element by element, also by the identity, instead of using @":
-            lambda weights: halves(weights).prod(dim=0) * torch.eye(weights[0].shape[-1]),
-        "adds half of the identity in every block, but outside the product: "
-        "all of (I + W) / 2 multiplies what came before":
-            flow(heads_mean, lambda layer, through, eye: eye / 2 + layer / 2 @ through),
-        "uses the first block twice": lambda weights: flow(half)([weights[0], *weights]),
-        "returns the mean of the blocks instead of their product":
-            lambda weights: halves(weights).mean(dim=0),
-        "returns the last block alone": lambda weights: halves(weights)[-1],
-        "sums over the heads instead of averaging over them":
-            flow(lambda w, eye: (eye + w.sum(dim=0)) / 2),
-        "uses the maximum over the heads instead of their mean":
-            flow(lambda w, eye: (eye + w.amax(dim=0)) / 2),
-        "uses only the first head instead of the mean of all heads":
-            flow(lambda w, eye: (eye + w[0]) / 2),
-        "adds the identity once, after the product, "
-        "but every block has its own residual connection":
-            lambda weights: (flow(heads_mean)(weights) + torch.eye(weights[0].shape[-1])) / 2,
-        "transposes the result": lambda weights: flow(half)(weights).T,
-    },
-)  # fmt: skip
+    mistakes=ROLLOUT_MISTAKES,
+)
 check_rollout = ROLLOUT.check

@@ -73,11 +73,49 @@ def plain(answer: Function, *args: Any) -> dict[str, Any]:
     return {"": float(got) if is_float(got) else got}
 
 
+FRACTION_INSIDE_MISTAKES: dict[str, Function] = {
+    "swaps left and top: a box is (left, top, width, height), "
+    "but a tensor's first axis runs from top to bottom":
+        within(lambda x, y, w, h, P: (x, x + w, y, y + h)),
+    "uses width and height as the right and lower edge, but they are lengths":
+        within(lambda x, y, w, h, P: (y, h, x, w)),
+    "counts patches that are only partly inside as a whole: "
+    "apply the box to pixels, not to patches":
+        within(
+            lambda x, y, w, h, P: (y // P, -(-(y + h) // P), x // P, -(-(x + w) // P)),
+            of=lambda m, P: m,
+        ),
+    "leaves out the patches that are only partly inside":
+        within(
+            lambda x, y, w, h, P: (-(-y // P), (y + h) // P, -(-x // P), (x + w) // P),
+            of=lambda m, P: m,
+        ),
+    "repeats the whole map instead of each patch: use `repeat_interleave`":
+        within(edges, of=lambda m, P: m.repeat(P, P)),
+    "counts whole patches, starting where the box begins: apply the box to pixels":
+        within(
+            lambda x, y, w, h, P: (y // P, y // P + h // P, x // P, x // P + w // P),
+            of=lambda m, P: m,
+        ),
+    "this is the sum inside the box, not its fraction of the whole map":
+        lambda m, region, P: inside(m, region, P).sum().item(),
+    "this is a sum of pixels divided by a sum of patches, "
+    "P * P times too large: divide pixels by pixels":
+        lambda m, region, P: (inside(m, region, P).sum() / m.sum()).item(),
+    "this is the mean inside the box, not the fraction":
+        lambda m, region, P: inside(m, region, P).mean().item(),
+    "this is the fraction outside the box":
+        lambda m, region, P: 1 - within(edges)(m, region, P),
+    "this is the box's fraction of the area, whatever the map contains":
+        lambda m, region, P: region[2] * region[3] / pixels(m, P).numel(),
+    "this is the largest value inside the box, divided by the largest of all":
+        lambda m, region, P: (inside(m, region, P).amax() / m.max()).item(),
+}  # fmt: skip
 FRACTION_INSIDE = Exercise(
     name="fraction_inside",
-    reference=lambda picture, region, P: (
-        fraction_inside(picture[None], torch.tensor([region]), P)[0].item()
-    ),
+    reference=lambda picture, region, P: fraction_inside(picture[None], torch.tensor([region]), P)[
+        0
+    ].item(),
     outcome=Outcome(observe=plain),
     wording=Wording(
         when=lambda picture, region, P: f"for the box {region} and patches of {P} pixels",
@@ -89,8 +127,9 @@ FRACTION_INSIDE = Exercise(
         "a map that is inside the box partly, wholly, and not at all": [
             a_map(spots(values), (4, 4, 8, 8), f"that is inside the box {where}")
             for where, values in {
-                "with three quarters of its sum":
-                    {(1, 1): 3.0, (0, 3): 1.0}, "wholly": {(1, 1): 2.0}, "not at all": {(2, 3): 2.0}
+                "with three quarters of its sum": {(1, 1): 3.0, (0, 3): 1.0},
+                "wholly": {(1, 1): 2.0},
+                "not at all": {(2, 3): 2.0},
             }.items()
         ],
         "a uniform map has the box's share of the image": [
@@ -106,45 +145,8 @@ FRACTION_INSIDE = Exercise(
             for region, P in [((3, 1, 7, 5), 4), ((1, 2, 12, 9), 4), ((5, 0, 3, 6), 2)]
         ],
     },
-    mistakes={
-        "swaps left and top: a box is (left, top, width, height), "
-        "but a tensor's first axis runs from top to bottom":
-            within(lambda x, y, w, h, P: (x, x + w, y, y + h)),
-        "uses width and height as the right and lower edge, but they are lengths":
-            within(lambda x, y, w, h, P: (y, h, x, w)),
-        "counts patches that are only partly inside as a whole: "
-        "apply the box to pixels, not to patches":
-            within(
-                lambda x, y, w, h, P: (y // P, -(-(y + h) // P), x // P, -(-(x + w) // P)),
-                of=lambda m, P: m,
-            ),
-        "leaves out the patches that are only partly inside":
-            within(
-                lambda x, y, w, h, P: (-(-y // P), (y + h) // P, -(-x // P), (x + w) // P),
-                of=lambda m, P: m,
-            ),
-        "repeats the whole map instead of each patch: use `repeat_interleave`":
-            within(edges, of=lambda m, P: m.repeat(P, P)),
-        "counts whole patches, starting where the box begins: apply the box to pixels":
-            within(
-                lambda x, y, w, h, P: (y // P, y // P + h // P, x // P, x // P + w // P),
-                of=lambda m, P: m,
-            ),
-        "this is the sum inside the box, not its fraction of the whole map":
-            lambda m, region, P: inside(m, region, P).sum().item(),
-        "this is a sum of pixels divided by a sum of patches, "
-        "P * P times too large: divide pixels by pixels":
-            lambda m, region, P: (inside(m, region, P).sum() / m.sum()).item(),
-        "this is the mean inside the box, not the fraction":
-            lambda m, region, P: inside(m, region, P).mean().item(),
-        "this is the fraction outside the box":
-            lambda m, region, P: 1 - within(edges)(m, region, P),
-        "this is the box's fraction of the area, whatever the map contains":
-            lambda m, region, P: region[2] * region[3] / pixels(m, P).numel(),
-        "this is the largest value inside the box, divided by the largest of all":
-            lambda m, region, P: (inside(m, region, P).amax() / m.max()).item(),
-    },
-)  # fmt: skip
+    mistakes=FRACTION_INSIDE_MISTAKES,
+)
 check_fraction_inside = FRACTION_INSIDE.check
 
 
@@ -163,6 +165,21 @@ def largest(*most: float) -> Tensor:
     return maps / of_heads(maps)[1] * torch.tensor(most)[:, None, None]
 
 
+SCALED_MISTAKES: dict[str, Function] = {
+    "rescales every head by itself, so that nobody can see which of them is sharp":
+        lambda maps: (maps - of_heads(maps)[0]) / (of_heads(maps)[1] - of_heads(maps)[0]),
+    "divides every head by its own largest weight, so that heads can no longer be compared":
+        lambda maps: maps / of_heads(maps)[1],
+    "turns the smallest weight of all into 0, "
+    "so that a uniform map of 0.03 looks like a map of zeros":
+        lambda maps: (maps - maps.min()) / (maps.max() - maps.min()),
+    "subtracts each head's smallest weight, but only a weight of 0 should become 0":
+        lambda maps: (maps - of_heads(maps)[0]) / maps.max(),
+    "divides by the sum of all weights instead of the largest one":
+        lambda maps: maps / maps.sum(),
+    "divides every head by its own sum instead of the largest weight of all heads":
+        lambda maps: maps / maps.sum(dim=(1, 2), keepdim=True),
+}  # fmt: skip
 SCALED = Exercise(
     name="scaled",
     reference=lambda maps: maps / maps.max(),
@@ -175,36 +192,22 @@ SCALED = Exercise(
         ),
     ),
     ideas={
-        "the largest weight of all heads becomes 1, 0 stays 0":
-            [
-                Case(
-                    lambda: (largest(0.7, 0.5),),
-                    "for two heads whose largest weights are 0.7 and 0.5",
-                )
-            ],
+        "the largest weight of all heads becomes 1, 0 stays 0": [
+            Case(
+                lambda: (largest(0.7, 0.5),),
+                "for two heads whose largest weights are 0.7 and 0.5",
+            )
+        ],
         "a uniform head stays uniform, and faint next to a sharp one": [
             Case(
                 lambda: (torch.stack([spots({}) + 0.1, spots({(1, 1): 0.8})]) + 0.01,),
                 "for a uniform and a sharp head",
             )
         ],
-        "every head by the same factor":
-            [Case(lambda: (0.1 + 0.2 * some_weights(4, 2, 3),), "for four heads")],
+        "every head by the same factor": [
+            Case(lambda: (0.1 + 0.2 * some_weights(4, 2, 3),), "for four heads")
+        ],
     },
-    mistakes={
-        "rescales every head by itself, so that nobody can see which of them is sharp":
-            lambda maps: (maps - of_heads(maps)[0]) / (of_heads(maps)[1] - of_heads(maps)[0]),
-        "divides every head by its own largest weight, so that heads can no longer be compared":
-            lambda maps: maps / of_heads(maps)[1],
-        "turns the smallest weight of all into 0, "
-        "so that a uniform map of 0.03 looks like a map of zeros":
-            lambda maps: (maps - maps.min()) / (maps.max() - maps.min()),
-        "subtracts each head's smallest weight, but only a weight of 0 should become 0":
-            lambda maps: (maps - of_heads(maps)[0]) / maps.max(),
-        "divides by the sum of all weights instead of the largest one":
-            lambda maps: maps / maps.sum(),
-        "divides every head by its own sum instead of the largest weight of all heads":
-            lambda maps: maps / maps.sum(dim=(1, 2), keepdim=True),
-    },
-)  # fmt: skip
+    mistakes=SCALED_MISTAKES,
+)
 check_scaled = SCALED.check

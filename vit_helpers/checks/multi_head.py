@@ -104,8 +104,8 @@ HEADS = variants(multi_head, {
         {"weights": lambda q, k, v: weigh(q, k, v, ~torch.eye(q.shape[-2], dtype=torch.bool))},
     "right for a single head only, because the width is never split into num_heads heads":
         {"split": lambda q: q.transpose(1, 2).flatten(2)[:, None]},
-    "the heads are interleaved, but in equation 8 they are side by side: (B, "
-    "T, h, d), then flatten(2)":
+    "the heads are interleaved, but in equation 8 they are side by side: "
+    "(B, T, h, d), then flatten(2)":
         {"join": lambda values: values.permute(0, 2, 3, 1).flatten(2)},
     "the heads are concatenated in reverse order":
         {"join": lambda values: values.flip(1).transpose(1, 2).flatten(2)},
@@ -165,6 +165,19 @@ def whole_tokens(exercise: ModuleExercise, answer: Function) -> None:
     )
 
 
+MULTI_HEAD_STRUCTURES: dict[str, Function] = {
+    "the output projection is missing": modules.squares(3, 3),
+    "the output projection and the biases are missing": modules.squares(3, 0),
+    "the biases are missing": modules.squares(4, 0),
+    "queries, keys and values have no bias": modules.squares(4, 1),
+    "the output projection has no bias": modules.squares(4, 3),
+    "only one of four D x D layers is registered; "
+    "layers in a plain list are not, so use nn.ModuleList":
+        modules.squares(1, 1),
+    "that is one D x D layer too many": modules.squares(5, 5),
+    "that is one LayerNorm too many: it belongs to the block of notebook 04":
+        modules.squares(4, 6),
+}  # fmt: skip
 MULTI_HEAD = ModuleExercise(
     name="multi_head",
     module=MultiHeadAttention,
@@ -186,19 +199,7 @@ MULTI_HEAD = ModuleExercise(
         "gradients flow to the tokens and to every parameter": [modules.every_gradient],
     },
     mistakes=HEADS,
-    structures={
-        "the output projection is missing": modules.squares(3, 3),
-        "the output projection and the biases are missing": modules.squares(3, 0),
-        "the biases are missing": modules.squares(4, 0),
-        "queries, keys and values have no bias": modules.squares(4, 1),
-        "the output projection has no bias": modules.squares(4, 3),
-        "only one of four D x D layers is registered; "
-        "layers in a plain list are not, so use nn.ModuleList":
-            modules.squares(1, 1),
-        "that is one D x D layer too many": modules.squares(5, 5),
-        "that is one LayerNorm too many: it belongs to the block of notebook 04":
-            modules.squares(4, 6),
-    },
+    structures=MULTI_HEAD_STRUCTURES,
     cases=[
         ((12, 3), (2, 5, 12)),
         ((8, 2), (1, 1, 8)),
@@ -213,4 +214,4 @@ MULTI_HEAD = ModuleExercise(
         "shapes and parameters are right, but the numbers are not: "
         "softmax(q k^T / sqrt(d)) v, then the projection"
     ),
-)  # fmt: skip
+)

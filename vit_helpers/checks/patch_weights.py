@@ -124,6 +124,22 @@ def can_be_trained(exercise: Exercise, answer: Function) -> None:
         reject_if(moved, tied + "Copy the numbers with copy_ or clone()")
 
 
+TO_LINEAR_MISTAKES: dict[str, Function] = {
+    "the weight is flattened with the channels last, "
+    "but a patch here has them first: flatten(1) is enough":
+        linear_of(lambda w: w.permute(0, 2, 3, 1).flatten(1)),
+    "each filter is transposed: y and x are swapped":
+        linear_of(lambda w: w.transpose(2, 3).flatten(1)),
+    "a reshape is used to transpose the weight, but it moves no numbers":
+        linear_of(lambda w: w.flatten(1).t().reshape(len(w), -1)),
+    "the filters are mirrored, "
+    "but torch's convolution doesn't flip them, so you shouldn't either":
+        linear_of(lambda w: w.flip(2, 3).flatten(1)),
+    "the filters come in another order, but row i of the Linear must be filter i":
+        linear_of(lambda w: w.flip(0).flatten(1)),
+    "reshape(-1, D).t() is not the same as reshape(D, -1), and filter i must become row i":
+        linear_of(lambda w: w.reshape(-1, len(w)).t()),
+}  # fmt: skip
 TO_LINEAR = Exercise(
     name="to_linear",
     reference=linear_of(lambda w: w.flatten(1)),
@@ -152,20 +168,5 @@ TO_LINEAR = Exercise(
         ],
         "leaves the convolution unchanged, and can be trained": [can_be_trained, expect_contract],
     },
-    mistakes={
-        "the weight is flattened with the channels last, "
-        "but a patch here has them first: flatten(1) is enough":
-            linear_of(lambda w: w.permute(0, 2, 3, 1).flatten(1)),
-        "each filter is transposed: y and x are swapped":
-            linear_of(lambda w: w.transpose(2, 3).flatten(1)),
-        "a reshape is used to transpose the weight, but it moves no numbers":
-            linear_of(lambda w: w.flatten(1).t().reshape(len(w), -1)),
-        "the filters are mirrored, "
-        "but torch's convolution doesn't flip them, so you shouldn't either":
-            linear_of(lambda w: w.flip(2, 3).flatten(1)),
-        "the filters come in another order, but row i of the Linear must be filter i":
-            linear_of(lambda w: w.flip(0).flatten(1)),
-        "reshape(-1, D).t() is not the same as reshape(D, -1), and filter i must become row i":
-            linear_of(lambda w: w.reshape(-1, len(w)).t()),
-    },
-)  # fmt: skip
+    mistakes=TO_LINEAR_MISTAKES,
+)

@@ -34,6 +34,20 @@ def side_left_over(got: str, H: int, W: int, P: int) -> str:
     return f"{message}. Did you check both H and W?" if (H % P == 0) != (W % P == 0) else message
 
 
+NUM_PATCHES_MISTAKES: dict[str, Function] = {
+    "that adds rows and columns, but each row contains every column, so multiply":
+        lambda H, W, P: H // P + W // P,
+    "that is right for square images only: where is W?": lambda H, W, P: (H // P) ** 2,
+    "that is right for square images only: where is H?": lambda H, W, P: (W // P) ** 2,
+    "that is one column of patches; multiply by the number of columns": lambda H, W, P: H // P,
+    "that is one row of patches; multiply by the number of rows": lambda H, W, P: W // P,
+    "a patch covers P x P pixels, so divide by P twice": lambda H, W, P: H * W // P,
+    "that counts pixels, not patches, so divide by the patch size twice": lambda H, W, P: H * W,
+    "that counts the pixels of one patch": lambda H, W, P: P * P,
+    "that counts the class token too, but N counts only patches":
+        lambda H, W, P: (H // P) * (W // P) + 1,
+    "a patch covers P x P pixels, not 2 x P": lambda H, W, P: H * W // (2 * P),
+}  # fmt: skip
 NUM_PATCHES = Exercise(
     name="num_patches",
     reference=lambda H, W, P: grid_size((H, W), P)[0] * grid_size((H, W), P)[1],
@@ -57,28 +71,12 @@ NUM_PATCHES = Exercise(
                 (6, 9, 1),
             ]
         ],
-        "raises ValueError where pixels are left over":
-            [
-                Raises(
-                    [(30, 32, 4), (32, 30, 4), (30, 30, 4), (5, 5, 10), (8, 18, 12)], side_left_over
-                )
-            ],
+        "raises ValueError where pixels are left over": [
+            Raises([(30, 32, 4), (32, 30, 4), (30, 30, 4), (5, 5, 10), (8, 18, 12)], side_left_over)
+        ],
     },
-    mistakes={
-        "that adds rows and columns, but each row contains every column, so multiply":
-            lambda H, W, P: H // P + W // P,
-        "that is right for square images only: where is W?": lambda H, W, P: (H // P) ** 2,
-        "that is right for square images only: where is H?": lambda H, W, P: (W // P) ** 2,
-        "that is one column of patches; multiply by the number of columns": lambda H, W, P: H // P,
-        "that is one row of patches; multiply by the number of rows": lambda H, W, P: W // P,
-        "a patch covers P x P pixels, so divide by P twice": lambda H, W, P: H * W // P,
-        "that counts pixels, not patches, so divide by the patch size twice": lambda H, W, P: H * W,
-        "that counts the pixels of one patch": lambda H, W, P: P * P,
-        "that counts the class token too, but N counts only patches":
-            lambda H, W, P: (H // P) * (W // P) + 1,
-        "a patch covers P x P pixels, not 2 x P": lambda H, W, P: H * W // (2 * P),
-    },
-)  # fmt: skip
+    mistakes=NUM_PATCHES_MISTAKES,
+)
 check_num_patches = NUM_PATCHES.check
 
 
@@ -158,8 +156,8 @@ PLACES = {  # the numbers in wrong places
         ),
     "a reshape swapped the axes (length, N), but it moves no numbers; use transpose(1, 2)":
         lambda x, P: rows_of(patchify(x, P).mT, x, P),
-    "the last axes after the permute are not (C, P, P): the grid's axes (rows, "
-    "cols) must come before them":
+    "the last axes after the permute are not (C, P, P): the grid's axes "
+    "(rows, cols) must come before them":
         cut(0, 1, 2, 4, 3, 5),
     "the permute leaves (rows, P, cols, P) as it was, "
     "but the two axes of length P must become neighbors":
@@ -221,13 +219,16 @@ PATCHIFY = Exercise(
     ),
     contract=Contract(batch=4),
     ideas={
-        "shape (B, N, C*P*P) for square, wide, tall and gray images":
-            [partial(forms, cases=[images_of(*size) for size in FORMS])],
+        "shape (B, N, C*P*P) for square, wide, tall and gray images": [
+            partial(forms, cases=[images_of(*size) for size in FORMS])
+        ],
         "each row is one square patch, "
-        "and the patches run from left to right, then from top to bottom":
-            [images_of(*size, lie) for size in SIZES for lie in (False, True)],
-        "keeps the dtype, leaves its input unchanged, and lets gradients through":
-            [expect_contract],
+        "and the patches run from left to right, then from top to bottom": [
+            images_of(*size, lie) for size in SIZES for lie in (False, True)
+        ],
+        "keeps the dtype, leaves its input unchanged, and lets gradients through": [
+            expect_contract
+        ],
         "raises an error on a 30 x 32 image, as it should": [
             Raises(
                 [(torch.rand(1, 3, H, W), 4) for H, W in ((30, 32), (32, 30), (30, 30))],
@@ -237,7 +238,7 @@ PATCHIFY = Exercise(
         ],
     },
     mistakes=PLACES | {SQUARE_ONLY: turned_grid} | SHAPES,
-)  # fmt: skip
+)
 check_patchify = PATCHIFY.check
 
 
@@ -275,6 +276,42 @@ def fill(shape: str, *axes: int) -> Function:
     return answer
 
 
+UNPATCHIFY_MISTAKES: dict[str, Function] = {
+    "the patches are written one after another as rows of pixels, "
+    "but a permute has to separate their lines first":
+        lambda p, P, s: p.reshape(len(p), -1, *s),
+    "the patches are put back from top to bottom, but they were cut from left to right first":
+        fill("bcrkpq", 0, 3, 2, 4, 1, 5),
+    "inside a patch the channels are read as if they came last, but they come first":
+        fill("brcpqk", 0, 5, 1, 3, 2, 4),
+    "each patch is transposed: inside it y and x are swapped": fill("brckpq", 0, 3, 1, 5, 2, 4),
+    "after the permute the axes are (P, rows) and (P, cols), "
+    "but the grid's axis must come before the patch's":
+        fill("brckpq", 0, 3, 4, 1, 5, 2),
+    "right for square images only: the grid has H/P rows and W/P columns": lambda p, P, s: (
+        p.reshape(len(p), s[1] // P, s[0] // P, -1, P, P)
+        .permute(0, 3, 1, 4, 2, 5)
+        .reshape(len(p), -1, *s)
+    ),
+    "rows and columns of the grid and of the patch do not alternate: "
+    "the order is (C, rows, P, cols, P)":
+        fill("brckpq", 0, 3, 1, 2, 4, 5),
+    "a reshape swapped the axes of patches and of their numbers, "
+    "but it moves no numbers; use transpose(1, 2)":
+        lambda p, P, s: unpatchify(
+            p.reshape(len(p), p.shape[2], -1).transpose(1, 2).contiguous(), P, s
+        ),
+    "the channels come second, not last": lambda p, P, s: unpatchify(p, P, s).movedim(1, -1),
+    "the batch axis is missing": lambda p, P, s: unpatchify(p, P, s)[0],
+    "only one image of the batch is returned": lambda p, P, s: unpatchify(p[:1], P, s),
+    "a last reshape is missing: merge (rows, P) into H and (cols, P) into W":
+        lambda p, P, s: grid(unpatchify(p, P, s), P),
+    "the channel axis is missing": lambda p, P, s: unpatchify(p, P, s)[:, 0],
+    "channels are missing; C is the length of a patch divided by P*P":
+        lambda p, P, s: unpatchify(p, P, s)[:, :1],
+    "H and W are swapped; image_size is (height, width)":
+        lambda p, P, s: unpatchify(p, P, s).mT,
+}  # fmt: skip
 UNPATCHIFY = Exercise(
     name="unpatchify",
     reference=unpatchify,
@@ -285,50 +322,18 @@ UNPATCHIFY = Exercise(
     ),
     contract=Contract(batch=3),
     ideas={
-        "shape (B, C, H, W) for square, wide, tall and gray images":
-            [partial(forms, cases=[patches_of(*size) for size in FORMS])],
-        "every patch is back in its place, and every pixel in its patch":
-            [patches_of(*size) for size in SIZES],
-        "keeps the dtype, leaves its input unchanged, and lets gradients through":
-            [expect_contract],
+        "shape (B, C, H, W) for square, wide, tall and gray images": [
+            partial(forms, cases=[patches_of(*size) for size in FORMS])
+        ],
+        "every patch is back in its place, and every pixel in its patch": [
+            patches_of(*size) for size in SIZES
+        ],
+        "keeps the dtype, leaves its input unchanged, and lets gradients through": [
+            expect_contract
+        ],
     },
-    mistakes={
-        "the patches are written one after another as rows of pixels, "
-        "but a permute has to separate their lines first":
-            lambda p, P, s: p.reshape(len(p), -1, *s),
-        "the patches are put back from top to bottom, but they were cut from left to right first":
-            fill("bcrkpq", 0, 3, 2, 4, 1, 5),
-        "inside a patch the channels are read as if they came last, but they come first":
-            fill("brcpqk", 0, 5, 1, 3, 2, 4),
-        "each patch is transposed: inside it y and x are swapped": fill("brckpq", 0, 3, 1, 5, 2, 4),
-        "after the permute the axes are (P, rows) and (P, cols), "
-        "but the grid's axis must come before the patch's":
-            fill("brckpq", 0, 3, 4, 1, 5, 2),
-        "right for square images only: the grid has H/P rows and W/P columns": lambda p, P, s: (
-            p.reshape(len(p), s[1] // P, s[0] // P, -1, P, P)
-            .permute(0, 3, 1, 4, 2, 5)
-            .reshape(len(p), -1, *s)
-        ),
-        "rows and columns of the grid and of the patch do not alternate: "
-        "the order is (C, rows, P, cols, P)":
-            fill("brckpq", 0, 3, 1, 2, 4, 5),
-        "a reshape swapped the axes of patches and of their numbers, "
-        "but it moves no numbers; use transpose(1, 2)":
-            lambda p, P, s: unpatchify(
-                p.reshape(len(p), p.shape[2], -1).transpose(1, 2).contiguous(), P, s
-            ),
-        "the channels come second, not last": lambda p, P, s: unpatchify(p, P, s).movedim(1, -1),
-        "the batch axis is missing": lambda p, P, s: unpatchify(p, P, s)[0],
-        "only one image of the batch is returned": lambda p, P, s: unpatchify(p[:1], P, s),
-        "a last reshape is missing: merge (rows, P) into H and (cols, P) into W":
-            lambda p, P, s: grid(unpatchify(p, P, s), P),
-        "the channel axis is missing": lambda p, P, s: unpatchify(p, P, s)[:, 0],
-        "channels are missing; C is the length of a patch divided by P*P":
-            lambda p, P, s: unpatchify(p, P, s)[:, :1],
-        "H and W are swapped; image_size is (height, width)":
-            lambda p, P, s: unpatchify(p, P, s).mT,
-    },
-)  # fmt: skip
+    mistakes=UNPATCHIFY_MISTAKES,
+)
 check_unpatchify = UNPATCHIFY.check
 
 

@@ -99,31 +99,8 @@ def odd_positions(got: Tensor, right: Tensor, grid: Grid, dim: int) -> str:
     return f"gives the wrong numbers for grid {grid} and width {dim}"
 
 
-SINCOS = Exercise(
-    name="sincos",
-    reference=sincos_positions,
-    outcome=Outcome(observe=observe_sincos),
-    wording=Wording(
-        when="for grid {} and width {}".format, says="{message}", unknown=odd_positions
-    ),
-    ideas={
-        "gives (N, D) fixed floats": [forms],
-        "contains sines and cosines of the row, then of the column":
-            [
-                fixed(*sizes)
-                for sizes in (((3, 5), 8), ((4, 2), 16), ((1, 6), 12), ((7, 7), 64), ((2, 4), 16))
-            ],
-        "raises ValueError for a width that is not a multiple of 4": [
-            Raises(
-                [((2, 3), dim) for dim in (6, 10, 5, 7, 9)],
-                lambda got, grid, dim: (
-                    f"accepts width {dim}; "
-                    "two axes with sines and cosines need a multiple of 4, so raise a ValueError"
-                ),
-            )
-        ],
-    },
-    mistakes=variants(waves, {
+SINCOS_MISTAKES: dict[str, Function] = (
+    variants(waves, {
         f"the exponent is {name}, "
         "but the frequencies are 10000^(-2i/m) with i = 0, 1, 2, ... and m = D / 2":
             {"step": step}
@@ -153,8 +130,33 @@ SINCOS = Exercise(
         "sines come first, then cosines": columns(lambda x: x.flip(2)),
         "sines and cosines alternate, but here all sines of an axis come first, then its cosines":
             columns(lambda x: x.mT),
-    },
+    }
 )  # fmt: skip
+SINCOS = Exercise(
+    name="sincos",
+    reference=sincos_positions,
+    outcome=Outcome(observe=observe_sincos),
+    wording=Wording(
+        when="for grid {} and width {}".format, says="{message}", unknown=odd_positions
+    ),
+    ideas={
+        "gives (N, D) fixed floats": [forms],
+        "contains sines and cosines of the row, then of the column": [
+            fixed(*sizes)
+            for sizes in (((3, 5), 8), ((4, 2), 16), ((1, 6), 12), ((7, 7), 64), ((2, 4), 16))
+        ],
+        "raises ValueError for a width that is not a multiple of 4": [
+            Raises(
+                [((2, 3), dim) for dim in (6, 10, 5, 7, 9)],
+                lambda got, grid, dim: (
+                    f"accepts width {dim}; "
+                    "two axes with sines and cosines need a multiple of 4, so raise a ValueError"
+                ),
+            )
+        ],
+    },
+    mistakes=SINCOS_MISTAKES,
+)
 
 
 # Resizing positions
@@ -214,8 +216,8 @@ RESIZED = {
     "truncates the list of positions or fills it with zeros; resize the grid instead":
         filled(lambda x, length: F.pad(x, (0, 0, 0, length))),
 } | variants(resized, {
-    "reshapes (1, N, D) to (1, D, rows, cols) without moving axes: reshape to (1, "
-    "rows, cols, D), then permute":
+    "reshapes (1, N, D) to (1, D, rows, cols) without moving axes: reshape to "
+    "(1, rows, cols, D), then permute":
         {"to": lambda x, grid: x.reshape(1, -1, *grid)},
     "returns from image to tokens with a reshape alone: use flatten(2), then transpose(1, 2)":
         {"back": lambda y: y.reshape(1, -1, y.shape[1])},
@@ -306,6 +308,22 @@ STRETCHES = [
     ((6, 4), (3, 2)),
     ((2, 6), (3, 4)),
 ]
+RESIZE_POSITIONS_MISTAKES: dict[str, Function] = (
+    {
+        "the class token's position is missing":
+            lambda pos, grid, new: resized(pos[:, -math.prod(grid) :], grid, new),
+        "a class token has been added":
+            lambda pos, grid, new: F.pad(
+                resized(pos, grid, new), (0, 0, math.prod(grid) + 1 - pos.shape[1], 0)
+            ),
+        "keep the leading axis of length 1": lambda pos, grid, new: resized(pos, grid, new)[0],
+        "turn the image back into a sequence of tokens":
+            lambda pos, grid, new: (
+                resized(pos[:, -math.prod(grid) :], grid, new).mT.unflatten(2, new)
+            ),
+    }
+    | RESIZED
+)  # fmt: skip
 RESIZE_POSITIONS = Exercise(
     name="resize_positions",
     reference=resize_positions,
@@ -320,10 +338,13 @@ RESIZE_POSITIONS = Exercise(
     ideas={
         "gives (1, T', D), with and without a class token": [forms],
         "the class token keeps its position": [class_token_kept],
-        "resizes in two directions, for non-square grids too":
-            [positions(*grids, e) for grids in STRETCHES for e in (1, 0)],
-        "keeps the dtype, lets gradients through, leaves its input unchanged":
-            [as_tensors_go, expect_contract],
+        "resizes in two directions, for non-square grids too": [
+            positions(*grids, e) for grids in STRETCHES for e in (1, 0)
+        ],
+        "keeps the dtype, lets gradients through, leaves its input unchanged": [
+            as_tensors_go,
+            expect_contract,
+        ],
         "raises ValueError when positions and grid do not fit": [
             Raises(
                 [(torch.zeros(1, T, 6), (3, 4), (5, 6)) for T in (14, 11)],
@@ -335,18 +356,5 @@ RESIZE_POSITIONS = Exercise(
             )
         ],
     },
-    mistakes={
-        "the class token's position is missing":
-            lambda pos, grid, new: resized(pos[:, -math.prod(grid) :], grid, new),
-        "a class token has been added":
-            lambda pos, grid, new: F.pad(
-                resized(pos, grid, new), (0, 0, math.prod(grid) + 1 - pos.shape[1], 0)
-            ),
-        "keep the leading axis of length 1": lambda pos, grid, new: resized(pos, grid, new)[0],
-        "turn the image back into a sequence of tokens":
-            lambda pos, grid, new: (
-                resized(pos[:, -math.prod(grid) :], grid, new).mT.unflatten(2, new)
-            ),
-    }
-    | RESIZED,
-)  # fmt: skip
+    mistakes=RESIZE_POSITIONS_MISTAKES,
+)

@@ -41,6 +41,18 @@ def kernels(*shapes: Sequence[int]) -> list[Case]:
     return [Case(partial(lambda shape: (torch.randn(shape),), shape)) for shape in shapes]
 
 
+KERNEL_MISTAKES: dict[str, Function] = {
+    "reshapes without moving axes, "
+    "but reshape keeps the numbers in their old order: permute first":
+        lambda k: k.reshape(k.shape[3], -1),
+    "flattens each filter pixel by pixel, "
+    "but our patches are flattened channel by channel: (C, P, P)":
+        lambda k: k.flatten(0, 2).T,
+    "swaps rows and columns: the first axis of the kernel is the row":
+        lambda k: k.permute(3, 2, 1, 0).flatten(1),
+    "flatten each filter to a row, (D, C*P*P)": lambda k: k.permute(3, 2, 0, 1),
+    "the outputs come first": lambda k: k.permute(3, 2, 0, 1).flatten(1).T,
+}  # fmt: skip
 KERNEL = Exercise(
     name="kernel_of",
     reference=lambda k: k.permute(3, 2, 0, 1).flatten(1),
@@ -52,23 +64,13 @@ KERNEL = Exercise(
     ),
     ideas={
         "outputs first, and each filter in one row": kernels((2, 2, 1, 5)),
-        "each filter channel by channel, as patches are flattened":
-            kernels((2, 2, 3, 5), (2, 2, 5, 1)),
+        "each filter channel by channel, as patches are flattened": kernels(
+            (2, 2, 3, 5), (2, 2, 5, 1)
+        ),
         "rows before columns": kernels((4, 4, 3, 7), (1, 1, 3, 4)),
     },
-    mistakes={
-        "reshapes without moving axes, "
-        "but reshape keeps the numbers in their old order: permute first":
-            lambda k: k.reshape(k.shape[3], -1),
-        "flattens each filter pixel by pixel, "
-        "but our patches are flattened channel by channel: (C, P, P)":
-            lambda k: k.flatten(0, 2).T,
-        "swaps rows and columns: the first axis of the kernel is the row":
-            lambda k: k.permute(3, 2, 1, 0).flatten(1),
-        "flatten each filter to a row, (D, C*P*P)": lambda k: k.permute(3, 2, 0, 1),
-        "the outputs come first": lambda k: k.permute(3, 2, 0, 1).flatten(1).T,
-    },
-)  # fmt: skip
+    mistakes=KERNEL_MISTAKES,
+)
 check_kernel = check_kernel_of = KERNEL.check
 
 
@@ -113,26 +115,8 @@ def pictures(
 
 
 COLORS = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
-SEE = Exercise(
-    name="see",
-    reference=see,
-    outcome=Outcome(observe=result),
-    wording=Wording(
-        when=lambda image, side, mean, std: (
-            f"for an image {tuple(image.shape)} and a side of {side}"
-        ),
-        says="{when}: {message}",
-        unknown="the numbers are not those of the center crop, minus mean, divided by std",
-        hints={"must match the size": "mean and std are (C,): give them the shape (C, 1, 1)"},
-    ),
-    ideas={
-        "the center square of a wide and of a tall image":
-            pictures([(3, 8, 10), (3, 8, 14), (3, 12, 6), (3, 4, 4)], 4, (0.5,) * 3, (0.5,) * 3),
-        "each channel by its mean and standard deviation":
-            pictures([(3, 10, 6)], 6, *COLORS) + pictures([(3, 7, 9)], 3, *COLORS),
-        "one channel, and the input stays unchanged": pictures([(1, 6, 8)], 4, (0.3,), (0.2,)),
-    },
-    mistakes=variants(see, {
+SEE_MISTAKES: dict[str, Function] = (
+    variants(see, {
         "crops the upper left corner instead of the center": {"corner": lambda *_: (0, 0)},
         "crops the lower right corner instead of the center":
             {"corner": lambda x, side: (x.shape[1] - side, x.shape[2] - side)},
@@ -161,8 +145,30 @@ SEE = Exercise(
             {"normalize": lambda part, m, s: (part - m[0]) / s[0]},
     }) | {
         "one image is (C, H, W), without a batch axis": lambda *args: see(*args)[None],
-    },
+    }
 )  # fmt: skip
+SEE = Exercise(
+    name="see",
+    reference=see,
+    outcome=Outcome(observe=result),
+    wording=Wording(
+        when=lambda image, side, mean, std: (
+            f"for an image {tuple(image.shape)} and a side of {side}"
+        ),
+        says="{when}: {message}",
+        unknown="the numbers are not those of the center crop, minus mean, divided by std",
+        hints={"must match the size": "mean and std are (C,): give them the shape (C, 1, 1)"},
+    ),
+    ideas={
+        "the center square of a wide and of a tall image": pictures(
+            [(3, 8, 10), (3, 8, 14), (3, 12, 6), (3, 4, 4)], 4, (0.5,) * 3, (0.5,) * 3
+        ),
+        "each channel by its mean and standard deviation": pictures([(3, 10, 6)], 6, *COLORS)
+        + pictures([(3, 7, 9)], 3, *COLORS),
+        "one channel, and the input stays unchanged": pictures([(1, 6, 8)], 4, (0.3,), (0.2,)),
+    },
+    mistakes=SEE_MISTAKES,
+)
 check_see = SEE.check
 
 

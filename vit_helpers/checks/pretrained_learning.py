@@ -48,6 +48,23 @@ def maps(shape: Sequence[int], m: int, r: int, scale: float, zero: bool = False)
     return Case(draw, message)
 
 
+LORA_MISTAKES: dict[str, Function] = {
+    "forgets the bias": lora(lambda y, b, thin, s: y + s * thin),
+    "forgets the bias and the low-rank term": lora(lambda y, b, thin, s: y),
+    "leaves out the low-rank term": lora(lambda y, b, thin, s: y + b),
+    "forgets the scale": lora(lambda y, b, thin, s: y + b + thin),
+    "scales the whole result, but only the low-rank term is scaled":
+        lora(lambda y, b, thin, s: s * (y + b + thin)),
+    "scales the frozen layer instead of the low-rank term":
+        lora(lambda y, b, thin, s: s * (y + b) + thin),
+    "divides by the scale": lora(lambda y, b, thin, s: y + b + thin / s),
+    "leaves out the frozen layer, but LoRA adds to its output":
+        lora(lambda y, b, thin, s: s * thin),
+    "leaves out W x": lora(lambda y, b, thin, s: s * thin + b),
+    "adds the bias twice": lora(lambda y, b, thin, s: y + 2 * b + s * thin),
+    "scales the bias too": lora(lambda y, b, thin, s: y + s * (thin + b)),
+    "subtracts the low-rank term": lora(lambda y, b, thin, s: y + b - s * thin),
+}  # fmt: skip
 LORA = Exercise(
     name="lora",
     reference=lora(lambda y, b, thin, s: y + b + s * thin),
@@ -56,32 +73,19 @@ LORA = Exercise(
     ideas={
         "with B = 0, the output of the frozen layer": [maps((5, 6), 4, 2, 1.0, zero=True)],
         "the low-rank term, scaled and added": [
-            maps(*sizes) for sizes in
-            [
-                ((5, 6), 4, 2, 0.5), ((2, 3, 8), 24, 1, 2.0), ((4, 4), 4, 4, 3.0),
-                ((1, 5, 6), 4, 2, 0.5), ((7,), 3, 2, -1.5),
+            maps(*sizes)
+            for sizes in [
+                ((5, 6), 4, 2, 0.5),
+                ((2, 3, 8), 24, 1, 2.0),
+                ((4, 4), 4, 4, 3.0),
+                ((1, 5, 6), 4, 2, 0.5),
+                ((7,), 3, 2, -1.5),
             ]
         ],
         "gradients for A and B": [expect_contract],
     },
-    mistakes={
-        "forgets the bias": lora(lambda y, b, thin, s: y + s * thin),
-        "forgets the bias and the low-rank term": lora(lambda y, b, thin, s: y),
-        "leaves out the low-rank term": lora(lambda y, b, thin, s: y + b),
-        "forgets the scale": lora(lambda y, b, thin, s: y + b + thin),
-        "scales the whole result, but only the low-rank term is scaled":
-            lora(lambda y, b, thin, s: s * (y + b + thin)),
-        "scales the frozen layer instead of the low-rank term":
-            lora(lambda y, b, thin, s: s * (y + b) + thin),
-        "divides by the scale": lora(lambda y, b, thin, s: y + b + thin / s),
-        "leaves out the frozen layer, but LoRA adds to its output":
-            lora(lambda y, b, thin, s: s * thin),
-        "leaves out W x": lora(lambda y, b, thin, s: s * thin + b),
-        "adds the bias twice": lora(lambda y, b, thin, s: y + 2 * b + s * thin),
-        "scales the bias too": lora(lambda y, b, thin, s: y + s * (thin + b)),
-        "subtracts the low-rank term": lora(lambda y, b, thin, s: y + b - s * thin),
-    },
-)  # fmt: skip
+    mistakes=LORA_MISTAKES,
+)
 check_lora = LORA.check
 
 
@@ -118,23 +122,8 @@ def other_rates(got: list[Any], right: list[Any], *args: Any) -> str:
     return f"gives {rates}; it should give {wanted}"
 
 
-RATES = Exercise(
-    name="rates",
-    reference=layers(lambda lr, decay, n, depth: lr * decay**n),
-    outcome=Outcome(observe=listed),
-    wording=Wording(
-        when="for lr {}, decay {}, {} blocks".format,
-        says="{when}: {message}",
-        unknown=other_rates,
-    ),
-    ideas={
-        "one rate for the embedding, for each block, and for the head":
-            [lambda exercise, answer: exercise.try_form(answer, (1.0, 0.5, 3))],
-        "the head at the full rate, each layer below it slower by the same factor":
-            cases((1.0, 0.5, 2), (3e-3, 0.75, 4), (0.1, 0.9, 12)),
-        "a decay of 1 leaves all alike": cases((2e-3, 1.0, 3)),
-    },
-    mistakes={
+RATES_MISTAKES: dict[str, Function] = (
+    {
         message: layers(rule) for message, rule in {
             "runs the wrong way: the head should learn fastest":
                 lambda lr, decay, n, depth: lr * decay ** (depth + 1 - n),
@@ -152,8 +141,28 @@ RATES = Exercise(
             "decays only once for all layers below the head":
                 lambda lr, decay, n, depth: lr * decay ** min(n, 1),
         }.items()
-    },
+    }
 )  # fmt: skip
+RATES = Exercise(
+    name="rates",
+    reference=layers(lambda lr, decay, n, depth: lr * decay**n),
+    outcome=Outcome(observe=listed),
+    wording=Wording(
+        when="for lr {}, decay {}, {} blocks".format,
+        says="{when}: {message}",
+        unknown=other_rates,
+    ),
+    ideas={
+        "one rate for the embedding, for each block, and for the head": [
+            lambda exercise, answer: exercise.try_form(answer, (1.0, 0.5, 3))
+        ],
+        "the head at the full rate, each layer below it slower by the same factor": cases(
+            (1.0, 0.5, 2), (3e-3, 0.75, 4), (0.1, 0.9, 12)
+        ),
+        "a decay of 1 leaves all alike": cases((2e-3, 1.0, 3)),
+    },
+    mistakes=RATES_MISTAKES,
+)
 check_rates = RATES.check
 
 
@@ -196,6 +205,39 @@ def back_to_painted(exercise: Exercise, answer: Function) -> None:
     expect_gradients(exercise, answer, args)
 
 
+MASKED_MISTAKES: dict[str, Function] = {
+    "compares the first patches, whichever are hidden":
+        lambda p, x, h: F.mse_loss(p, x[:, : h.shape[1]]),
+    "uses the first image's list for all images, but each hides patches of its own":
+        lambda p, x, h: F.mse_loss(p, x[:, h[0]]),
+    "compares with the hidden patches in the order of the image, "
+    "but predictions come in the order of `hidden`":
+        lambda p, x, h: F.mse_loss(p, taken(x, h.sort(dim=1).values)),
+    "picks one pixel of each patch: expand the index for gather to the width of a patch":
+        lambda p, x, h: (p - x.gather(1, h[:, :, None])).square().mean(),
+    "applies every image's list to every image with patches[:, hidden]: "
+    "index images and patches together":
+        lambda p, x, h: (p - x[:, h]).square().mean(),
+    "divides by the patches of one image, though it sums over all images":
+        lambda p, x, h: (p - taken(x, h)).square().sum() / p[0].numel(),
+    "divides by all patches, though only the hidden ones count":
+        lambda p, x, h: F.mse_loss(laid(p, x, h), x),
+    "counts the visible patches as wrong, but they are not predicted":
+        lambda p, x, h: F.mse_loss(laid(p, torch.zeros_like(x), h), x),
+    "gives the sum instead of the mean, so that the loss depends on the size of the batch":
+        lambda p, x, h: (p - taken(x, h)).square().sum(),
+    "sums over the pixels of a patch, and takes the mean of that":
+        lambda p, x, h: (p - taken(x, h)).square().sum(dim=2).mean(),
+    "sums over patches and pixels, and takes the mean over images":
+        lambda p, x, h: (p - taken(x, h)).square().sum() / len(p),
+    "takes the square root of the mean": lambda p, x, h: F.mse_loss(p, taken(x, h)).sqrt(),
+    "takes absolute differences instead of squares": lambda p, x, h: F.l1_loss(p, taken(x, h)),
+    "averages the differences without squaring them, so that too bright and too dark cancel":
+        lambda p, x, h: (p - taken(x, h)).mean(),
+    "halves the loss": lambda p, x, h: F.mse_loss(p, taken(x, h)) / 2,
+    "is too large by the ratio of all patches to the hidden ones":
+        lambda p, x, h: F.mse_loss(p, taken(x, h)) * x.shape[1] / h.shape[1],
+}  # fmt: skip
 MASKED = Exercise(
     name="masked_loss",
     reference=lambda p, x, h: (p - taken(x.detach(), h)).square().mean(),
@@ -209,42 +251,11 @@ MASKED = Exercise(
     ),
     ideas={
         "0 when every hidden patch is predicted exactly": [masked(3, 6, 4, painted=True)],
-        "the mean square on hidden patches, each image by its own list":
-            [masked(*sizes) for sizes in [(3, 6, 4), (3, 6, 1), (2, 9, 6), (1, 5, 3)]],
+        "the mean square on hidden patches, each image by its own list": [
+            masked(*sizes) for sizes in [(3, 6, 4), (3, 6, 1), (2, 9, 6), (1, 5, 3)]
+        ],
         "the gradient that goes with it": [back_to_painted, expect_contract],
     },
-    mistakes={
-        "compares the first patches, whichever are hidden":
-            lambda p, x, h: F.mse_loss(p, x[:, : h.shape[1]]),
-        "uses the first image's list for all images, but each hides patches of its own":
-            lambda p, x, h: F.mse_loss(p, x[:, h[0]]),
-        "compares with the hidden patches in the order of the image, "
-        "but predictions come in the order of `hidden`":
-            lambda p, x, h: F.mse_loss(p, taken(x, h.sort(dim=1).values)),
-        "picks one pixel of each patch: expand the index for gather to the width of a patch":
-            lambda p, x, h: (p - x.gather(1, h[:, :, None])).square().mean(),
-        "applies every image's list to every image with patches[:, hidden]: "
-        "index images and patches together":
-            lambda p, x, h: (p - x[:, h]).square().mean(),
-        "divides by the patches of one image, though it sums over all images":
-            lambda p, x, h: (p - taken(x, h)).square().sum() / p[0].numel(),
-        "divides by all patches, though only the hidden ones count":
-            lambda p, x, h: F.mse_loss(laid(p, x, h), x),
-        "counts the visible patches as wrong, but they are not predicted":
-            lambda p, x, h: F.mse_loss(laid(p, torch.zeros_like(x), h), x),
-        "gives the sum instead of the mean, so that the loss depends on the size of the batch":
-            lambda p, x, h: (p - taken(x, h)).square().sum(),
-        "sums over the pixels of a patch, and takes the mean of that":
-            lambda p, x, h: (p - taken(x, h)).square().sum(dim=2).mean(),
-        "sums over patches and pixels, and takes the mean over images":
-            lambda p, x, h: (p - taken(x, h)).square().sum() / len(p),
-        "takes the square root of the mean": lambda p, x, h: F.mse_loss(p, taken(x, h)).sqrt(),
-        "takes absolute differences instead of squares": lambda p, x, h: F.l1_loss(p, taken(x, h)),
-        "averages the differences without squaring them, so that too bright and too dark cancel":
-            lambda p, x, h: (p - taken(x, h)).mean(),
-        "halves the loss": lambda p, x, h: F.mse_loss(p, taken(x, h)) / 2,
-        "is too large by the ratio of all patches to the hidden ones":
-            lambda p, x, h: F.mse_loss(p, taken(x, h)) * x.shape[1] / h.shape[1],
-    },
-)  # fmt: skip
+    mistakes=MASKED_MISTAKES,
+)
 check_masked_loss = MASKED.check

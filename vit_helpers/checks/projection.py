@@ -213,42 +213,30 @@ def in_place(exercise: ModuleExercise, answer: Function) -> None:
             modules.reading_of(replace(exercise, unknown=message), module, x, (P, C, D))
 
 
-PATCH_EMBED = ModuleExercise(
-    name="patch_embed",
-    module=Projection,
-    function=project,
-    readings=projection_readings,
-    ideas={
-        "gives (B, N, D), for non-square and gray images too": [tokens_shape],
-        "weight and bias are registered, and nothing else is learned": [registered, steady],
-        "is linear, image by image": [linear],
-        "token n comes from patch n alone": [in_place],
-        "agrees with PatchEmbed for the same weights, including gradients":
-            [readable, modules.numbers, modules.other_sizes, modules.every_gradient],
-    },
-    mistakes={
-        "flatten the grid, then move D to the end": convolved,
-        "N and D are swapped: transpose them": lambda x, w, b: project(x, w, b).mT,
-        "put the rows of the grid one after another":
-            lambda x, w, b: convolved(x, w, b).permute(0, 2, 3, 1),
-        "the patches are cut, but not yet projected to width D":
-            lambda x, w, b: patchify(x, side(x, w)),
-        "the patches overlap: the stride of the convolution should be P":
-            lambda x, w, b: convolved(x, w, b, overlap=True).flatten(2).mT,
-        "the convolution has padding, but should have none":
-            lambda x, w, b: convolved(x, w, b, padding=1).flatten(2).mT,
-        "the class token is added later": lambda x, w, b: F.pad(project(x, w, b), (0, 0, 1, 0)),
-        "the patches are ordered from top to bottom first, but should go from left to right, "
-        "then down: rows before columns":
-            lambda x, w, b: convolved(x, w, b).mT.flatten(2).mT,
-        SEVERAL: partial(project, cut=lambda x, P: x.reshape(len(x), -1, x.shape[1] * P * P)),
-        "flattens a patch pixel by pixel (P, P, C), "
-        "but published weights expect it channel by channel (C, P, P)":
-            partial(project, cut=partial(reordered, order=(3, 4, 2))),
-        "reads each patch column by column, but it should go row by row":
-            partial(project, cut=partial(reordered, order=(2, 4, 3))),
-    },
-    structures={
+PATCH_EMBED_MISTAKES: dict[str, Function] = {
+    "flatten the grid, then move D to the end": convolved,
+    "N and D are swapped: transpose them": lambda x, w, b: project(x, w, b).mT,
+    "put the rows of the grid one after another":
+        lambda x, w, b: convolved(x, w, b).permute(0, 2, 3, 1),
+    "the patches are cut, but not yet projected to width D":
+        lambda x, w, b: patchify(x, side(x, w)),
+    "the patches overlap: the stride of the convolution should be P":
+        lambda x, w, b: convolved(x, w, b, overlap=True).flatten(2).mT,
+    "the convolution has padding, but should have none":
+        lambda x, w, b: convolved(x, w, b, padding=1).flatten(2).mT,
+    "the class token is added later": lambda x, w, b: F.pad(project(x, w, b), (0, 0, 1, 0)),
+    "the patches are ordered from top to bottom first, but should go from left to right, "
+    "then down: rows before columns":
+        lambda x, w, b: convolved(x, w, b).mT.flatten(2).mT,
+    SEVERAL: partial(project, cut=lambda x, P: x.reshape(len(x), -1, x.shape[1] * P * P)),
+    "flattens a patch pixel by pixel (P, P, C), "
+    "but published weights expect it channel by channel (C, P, P)":
+        partial(project, cut=partial(reordered, order=(3, 4, 2))),
+    "reads each patch column by column, but it should go row by row":
+        partial(project, cut=partial(reordered, order=(2, 4, 3))),
+}  # fmt: skip
+PATCH_EMBED_STRUCTURES: dict[str, Function] = (
+    {
         f"the projection {UNREGISTERED}. A layer in a plain list is not registered either":
             lambda P, C, D: [],
         "learns only the weight, {got} numbers, "
@@ -263,7 +251,27 @@ PATCH_EMBED = ModuleExercise(
             "after": lambda P, C, D: [C * P * P * D, D, D, D],
             "before and after": lambda P, C, D: [C * P * P * D, D, C * P * P, C * P * P, D, D],
         }.items()
+    }
+)  # fmt: skip
+PATCH_EMBED = ModuleExercise(
+    name="patch_embed",
+    module=Projection,
+    function=project,
+    readings=projection_readings,
+    ideas={
+        "gives (B, N, D), for non-square and gray images too": [tokens_shape],
+        "weight and bias are registered, and nothing else is learned": [registered, steady],
+        "is linear, image by image": [linear],
+        "token n comes from patch n alone": [in_place],
+        "agrees with PatchEmbed for the same weights, including gradients": [
+            readable,
+            modules.numbers,
+            modules.other_sizes,
+            modules.every_gradient,
+        ],
     },
+    mistakes=PATCH_EMBED_MISTAKES,
+    structures=PATCH_EMBED_STRUCTURES,
     cases=[
         ((2, 3, 8), (2, 3, 4, 6)),
         ((4, 1, 5), (1, 1, 8, 12)),
@@ -273,4 +281,4 @@ PATCH_EMBED = ModuleExercise(
     count="(B, N, D)",
     unknown="gives different numbers from PatchEmbed with the same weights",
     unread="stores its weight in a form that fits no published weights: use nn.Linear or nn.Conv2d",
-)  # fmt: skip
+)

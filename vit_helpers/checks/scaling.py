@@ -211,20 +211,18 @@ DAYS = Exercise(
     ),
     ideas={
         "B/16 on ImageNet-1k, 300 epochs": cases((B16, 1_281_167, 300, 989e12, 0.45)),
-        "other data, another GPU, another share of its peak":
-            cases(
-                (B16, 1_281_167, 90, 312e12, 0.3),
-                (B16, 14_000_000, 7, 989e12, 0.55),
-                (B16, 60_000, 1, 15e12, 1.0),
-            ),
-        "other models":
-            cases(
-                *(
-                    (config, 1_281_167, 30, 989e12, 0.35)
-                    for config in (S16, L16, replace(B16, image_size=384))
-                )
-            ),
+        "other data, another GPU, another share of its peak": cases(
+            (B16, 1_281_167, 90, 312e12, 0.3),
+            (B16, 14_000_000, 7, 989e12, 0.55),
+            (B16, 60_000, 1, 15e12, 1.0),
+        ),
+        "other models": cases(
+            *(
+                (config, 1_281_167, 30, 989e12, 0.35)
+                for config in (S16, L16, replace(B16, image_size=384))
+            )
+        ),
     },
     mistakes={message: partial(days, factor=factor) for message, factor in FACTORS.items()},
-)  # fmt: skip
+)
 check_training_days = DAYS.check

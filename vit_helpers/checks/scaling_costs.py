@@ -98,8 +98,8 @@ def counted(answer: Function, T: int, D: int, M: int, compared: Sequence[str]) -
     extra = ", ".join(short(key) for key in got if key not in parts)
     reject_if(
         missing,
-        f"lacks {', '.join(missing)} (it also has: "
-        f"{extra or 'nothing else'}); the keys are {wanted}",
+        f"lacks {', '.join(missing)} "
+        f"(it also has: {extra or 'nothing else'}); the keys are {wanted}",
     )
     reject_if(extra, f"has {extra}, which is none of the five: {wanted}")
     return {part: as_number(got[part], f'as "{part}" {when}') for part in compared}
@@ -130,6 +130,44 @@ def all_forms(exercise: Exercise, answer: Function) -> None:
         exercise.try_form(answer, (*sizes, (*EACH, *PAIRS)))
 
 
+BLOCK_MISTAKES: dict[str, Function] = {
+    "these are FLOPs: a multiply-add is one product and one sum, so there are half as many":
+        changed((*EACH, *PAIRS), lambda n, *_: 2 * n),
+    "biases are counted, but they are sums without a product":
+        changed(EACH, lambda n, T, D, M, biases: n + T * biases),
+    "these are the learned weights; each of them is used once for every token, so T is missing":
+        changed(EACH, lambda n, T, *_: n / T),
+    "these are the learned weights and biases; "
+    "each weight is used once for every token, so T is missing":
+        changed(EACH, lambda n, T, D, M, biases: n / T + biases),
+    "every token passes through on its own here, so T counts once, not squared":
+        changed(EACH, lambda n, T, *_: n * T),
+    "that is one matrix of three: queries, keys and values have one each":
+        changed(["qkv"], lambda n, *_: n / 3),
+    "that is two matrices of three: queries, keys and values have one each":
+        changed(["qkv"], lambda n, *_: n * 2 / 3),
+    "the output projection is one D x D matrix; three belong to qkv":
+        changed(["output"], lambda n, *_: 3 * n),
+    "that is one matrix of two: D to M, and M back to D": changed(["MLP"], lambda n, *_: n / 2),
+    "M is assumed to be 4 D: use the M that is given":
+        changed(["MLP"], lambda n, T, D, M, _: 8 * T * D * D),
+    "one matrix of M x M is counted, but there are two, D x M and M x D":
+        changed(["MLP"], lambda n, T, D, M, _: T * M * M),
+    "the second matrix is counted as M x M, but it is M x D":
+        changed(["MLP"], lambda n, T, D, M, _: T * M * (D + M)),
+    "two matrices of M x M are counted, but the two are D x M and M x D":
+        changed(["MLP"], lambda n, T, D, M, _: 2 * T * M * M),
+    "two matrices of D x D are counted, but the two are D x M and M x D":
+        changed(["MLP"], lambda n, T, D, M, _: 2 * T * D * D),
+    "GELU is counted, but only matrix products should be":
+        changed(["MLP"], lambda n, T, D, M, _: n + T * M),
+    "T is missing once: every token attends to every token, T * T pairs":
+        changed(PAIRS, lambda n, T, *_: n / T),
+    "T and D are swapped: there are T * T pairs, and each needs D products":
+        changed(PAIRS, lambda n, T, D, M, _: T * D * D),
+    "that is the number of pairs, but each needs D products":
+        changed(PAIRS, lambda n, T, *_: T * T),
+}  # fmt: skip
 BLOCK = Exercise(
     name="block_multiply_adds",
     reference=right_parts,
@@ -141,52 +179,16 @@ BLOCK = Exercise(
         unknown=unless_first(197, "count matrix products: (rows x inner) @ (inner x columns)"),
     ),
     ideas={
-        "a dictionary with a number for each of the five parts":
-            [all_forms],
-        "qkv, output and MLP: each token through matrices":
-            cases(*((*sizes, EACH) for sizes in BLOCKS)),
-        "scores and mixing: every token with every token":
-            cases(*((*sizes, PAIRS) for sizes in BLOCKS)),
+        "a dictionary with a number for each of the five parts": [all_forms],
+        "qkv, output and MLP: each token through matrices": cases(
+            *((*sizes, EACH) for sizes in BLOCKS)
+        ),
+        "scores and mixing: every token with every token": cases(
+            *((*sizes, PAIRS) for sizes in BLOCKS)
+        ),
     },
-    mistakes={
-        "these are FLOPs: a multiply-add is one product and one sum, so there are half as many":
-            changed((*EACH, *PAIRS), lambda n, *_: 2 * n),
-        "biases are counted, but they are sums without a product":
-            changed(EACH, lambda n, T, D, M, biases: n + T * biases),
-        "these are the learned weights; each of them is used once for every token, so T is missing":
-            changed(EACH, lambda n, T, *_: n / T),
-        "these are the learned weights and biases; "
-        "each weight is used once for every token, so T is missing":
-            changed(EACH, lambda n, T, D, M, biases: n / T + biases),
-        "every token passes through on its own here, so T counts once, not squared":
-            changed(EACH, lambda n, T, *_: n * T),
-        "that is one matrix of three: queries, keys and values have one each":
-            changed(["qkv"], lambda n, *_: n / 3),
-        "that is two matrices of three: queries, keys and values have one each":
-            changed(["qkv"], lambda n, *_: n * 2 / 3),
-        "the output projection is one D x D matrix; three belong to qkv":
-            changed(["output"], lambda n, *_: 3 * n),
-        "that is one matrix of two: D to M, and M back to D": changed(["MLP"], lambda n, *_: n / 2),
-        "M is assumed to be 4 D: use the M that is given":
-            changed(["MLP"], lambda n, T, D, M, _: 8 * T * D * D),
-        "one matrix of M x M is counted, but there are two, D x M and M x D":
-            changed(["MLP"], lambda n, T, D, M, _: T * M * M),
-        "the second matrix is counted as M x M, but it is M x D":
-            changed(["MLP"], lambda n, T, D, M, _: T * M * (D + M)),
-        "two matrices of M x M are counted, but the two are D x M and M x D":
-            changed(["MLP"], lambda n, T, D, M, _: 2 * T * M * M),
-        "two matrices of D x D are counted, but the two are D x M and M x D":
-            changed(["MLP"], lambda n, T, D, M, _: 2 * T * D * D),
-        "GELU is counted, but only matrix products should be":
-            changed(["MLP"], lambda n, T, D, M, _: n + T * M),
-        "T is missing once: every token attends to every token, T * T pairs":
-            changed(PAIRS, lambda n, T, *_: n / T),
-        "T and D are swapped: there are T * T pairs, and each needs D products":
-            changed(PAIRS, lambda n, T, D, M, _: T * D * D),
-        "that is the number of pairs, but each needs D products":
-            changed(PAIRS, lambda n, T, *_: T * T),
-    },
-)  # fmt: skip
+    mistakes=BLOCK_MISTAKES,
+)
 check_block_multiply_adds = BLOCK.check
 
 
@@ -216,6 +218,41 @@ def grown_tokens(c: ViTConfig, f: int) -> float:
     return replace(c, **larger(c, f)).num_tokens / c.num_tokens
 
 
+TIMES_MISTAKES: dict[str, Function] = {
+    "the patches grew with the image, so there are as many as before: leave patch_size alone":
+        times(lambda c, f: larger(c, f) | {"patch_size": f * c.patch_size}),
+    "there are as many patches as before: count the cost of a new config": lambda c, f: 1,
+    "the patches become smaller, but the image should become larger":
+        times(lambda c, f: {"patch_size": max(c.patch_size // f, 1)}),
+    "the number of tokens nearly grows like that, but scores and mixing grow with T * T":
+        lambda c, f: f**2,
+    "the number of tokens grows like that, but scores and mixing grow with T * T": grown_tokens,
+    "only scores and mixing nearly grow like that; the rest grows with T": lambda c, f: f**4,
+    "only scores and mixing grow like that; the rest grows with T":
+        lambda c, f: grown_tokens(c, f) ** 2,
+    "scores and mixing are not half of the cost: add up the cost of all parts":
+        lambda c, f: (f**2 + f**4) / 2,
+    "that is the factor itself, but the patches fill an area": lambda c, f: f,
+    "only one side grew, but both should":
+        times(lambda c, f: {"image_size": (sides(c, f)[0], sides(c)[1])}),
+    "the height is used for the width too: image_size is a pair (H, W)":
+        times(lambda c, f: {"image_size": sides(c, f)[0]}),
+    "the width is used for the height too: image_size is a pair (H, W)":
+        times(lambda c, f: {"image_size": sides(c, f)[1]}),
+    "upside down: divide the cost of the larger image by that of the smaller one":
+        lambda c, f: 1 / times(larger)(c, f),
+    "that is only the increase, as a share of the old cost: divide the new cost by the old one":
+        lambda c, f: times(larger)(c, f) - 1,
+    "that is only the increase: divide the new cost by the old one":
+        lambda c, f: cost(c, **larger(c, f)) - cost(c),
+    "that is the cost itself; divide by that of the smaller image":
+        lambda c, f: cost(c, **larger(c, f)),
+    "the class token is left out":
+        lambda c, f: times(larger)(replace(c, class_token=False, pool="avg"), f),
+    "parameters are counted instead of multiply-adds": times(larger, parameters),
+    "the backward pass is counted too, but only the forward pass of one image is wanted":
+        times(larger, training_multiply_adds),
+}  # fmt: skip
 TIMES = Exercise(
     name="times_more",
     reference=times(larger),
@@ -229,44 +266,11 @@ TIMES = Exercise(
     ),
     ideas={
         "twice the side of B/16: more than 4 times, for attention grows faster": cases((B16, 2)),
-        "other models, images that are not square, other factors":
-            cases((SMALL, 2), (SMALL, 3), (S16, 4), (L16, 2)),
+        "other models, images that are not square, other factors": cases(
+            (SMALL, 2), (SMALL, 3), (S16, 4), (L16, 2)
+        ),
         "no class token, and nothing grown": cases((AVERAGED, 2), (AVERAGED, 4), (SMALL, 1)),
     },
-    mistakes={
-        "the patches grew with the image, so there are as many as before: leave patch_size alone":
-            times(lambda c, f: larger(c, f) | {"patch_size": f * c.patch_size}),
-        "there are as many patches as before: count the cost of a new config": lambda c, f: 1,
-        "the patches become smaller, but the image should become larger":
-            times(lambda c, f: {"patch_size": max(c.patch_size // f, 1)}),
-        "the number of tokens nearly grows like that, but scores and mixing grow with T * T":
-            lambda c, f: f**2,
-        "the number of tokens grows like that, but scores and mixing grow with T * T": grown_tokens,
-        "only scores and mixing nearly grow like that; the rest grows with T": lambda c, f: f**4,
-        "only scores and mixing grow like that; the rest grows with T":
-            lambda c, f: grown_tokens(c, f) ** 2,
-        "scores and mixing are not half of the cost: add up the cost of all parts":
-            lambda c, f: (f**2 + f**4) / 2,
-        "that is the factor itself, but the patches fill an area": lambda c, f: f,
-        "only one side grew, but both should":
-            times(lambda c, f: {"image_size": (sides(c, f)[0], sides(c)[1])}),
-        "the height is used for the width too: image_size is a pair (H, W)":
-            times(lambda c, f: {"image_size": sides(c, f)[0]}),
-        "the width is used for the height too: image_size is a pair (H, W)":
-            times(lambda c, f: {"image_size": sides(c, f)[1]}),
-        "upside down: divide the cost of the larger image by that of the smaller one":
-            lambda c, f: 1 / times(larger)(c, f),
-        "that is only the increase, as a share of the old cost: divide the new cost by the old one":
-            lambda c, f: times(larger)(c, f) - 1,
-        "that is only the increase: divide the new cost by the old one":
-            lambda c, f: cost(c, **larger(c, f)) - cost(c),
-        "that is the cost itself; divide by that of the smaller image":
-            lambda c, f: cost(c, **larger(c, f)),
-        "the class token is left out":
-            lambda c, f: times(larger)(replace(c, class_token=False, pool="avg"), f),
-        "parameters are counted instead of multiply-adds": times(larger, parameters),
-        "the backward pass is counted too, but only the forward pass of one image is wanted":
-            times(larger, training_multiply_adds),
-    },
-)  # fmt: skip
+    mistakes=TIMES_MISTAKES,
+)
 check_times_more = TIMES.check

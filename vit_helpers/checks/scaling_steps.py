@@ -238,30 +238,8 @@ def accumulate_says(part: str, got: Tensor, right: Tensor, message: str, *args: 
     return said + message
 
 
-ACCUMULATE = Exercise(
-    name="accumulate",
-    reference=by_parts(),
-    outcome=Outcome(observe=left_behind),
-    wording=Wording(
-        when=for_batch,
-        says=accumulate_says,
-        unknown={
-            "gradient": other_gradient,
-            "loss": "each part's mean loss should count as often as it has images",
-        },
-    ),
-    ideas={
-        "equal parts: the gradient of the mean over all images":
-            [a_batch(*sizes, "gradient") for sizes in ((12, 4), (6, 1), (12, 2))],
-        "a smaller last part: every image counts the same":
-            [a_batch(*sizes, "gradient") for sizes in ((10, 4), (9, 4), (7, 2))],
-        "starts from zero, whatever an earlier batch left":
-            [a_batch(*sizes, "gradient", old=True) for sizes in ((12, 4), (10, 4))],
-        "one part at a time, and its activations freed before the next": [apart],
-        "the mean loss, and the model in the mode in which it came":
-            [*(a_batch(*sizes, "loss") for sizes in ((10, 4), (12, 4), (7, 2))), expect_contract],
-    },
-    mistakes=LOST | {
+ACCUMULATE_MISTAKES: dict[str, Function] = (
+    LOST | {
         "adds up the means of {3} parts: the gradient is about {3} times too large ({when})":
             by_parts(weigh=lambda n, N, k: 1),
         f"weights all parts equally, although the last is smaller: {WEIGH}":
@@ -281,8 +259,38 @@ ACCUMULATE = Exercise(
         "that is the sum over images: divide by their number": by_parts(mean=weighed),
         "that is divided twice, by the images and by the parts":
             by_parts(mean=lambda x, n: weighed(x, n) / sum(n) / len(n)),
-    },
+    }
 )  # fmt: skip
+ACCUMULATE = Exercise(
+    name="accumulate",
+    reference=by_parts(),
+    outcome=Outcome(observe=left_behind),
+    wording=Wording(
+        when=for_batch,
+        says=accumulate_says,
+        unknown={
+            "gradient": other_gradient,
+            "loss": "each part's mean loss should count as often as it has images",
+        },
+    ),
+    ideas={
+        "equal parts: the gradient of the mean over all images": [
+            a_batch(*sizes, "gradient") for sizes in ((12, 4), (6, 1), (12, 2))
+        ],
+        "a smaller last part: every image counts the same": [
+            a_batch(*sizes, "gradient") for sizes in ((10, 4), (9, 4), (7, 2))
+        ],
+        "starts from zero, whatever an earlier batch left": [
+            a_batch(*sizes, "gradient", old=True) for sizes in ((12, 4), (10, 4))
+        ],
+        "one part at a time, and its activations freed before the next": [apart],
+        "the mean loss, and the model in the mode in which it came": [
+            *(a_batch(*sizes, "loss") for sizes in ((10, 4), (12, 4), (7, 2))),
+            expect_contract,
+        ],
+    },
+    mistakes=ACCUMULATE_MISTAKES,
+)
 check_accumulate = ACCUMULATE.check
 
 
@@ -296,22 +304,8 @@ def processes(counts: Sequence[int], shape: Sequence[int]) -> Case:
     )
 
 
-COMBINE = Exercise(
-    name="combine",
-    reference=lambda gs, ns: weighed(gs, ns) / sum(ns),
-    wording=Wording(
-        when=lambda gs, ns: f"for processes with {', '.join(map(str, ns))} images",
-        says="{message}",
-        unknown="the result {when} is not the sum of each gradient times its share of the images",
-    ),
-    ideas={
-        "two processes: each weighs as much as it has images": [processes((6, 3), (2, 3))],
-        "one process, or many, with equal counts too":
-            [processes((5, 1, 2, 4), (4,)), processes((7,), (2, 2)), processes((3, 3, 3), (3,))],
-        "a process without images changes nothing":
-            [processes((4, 0, 3), (2, 3)), processes((0, 5), (1,))],
-    },
-    mistakes={
+COMBINE_MISTAKES: dict[str, Function] = (
+    {
         f"{message} ({{when}})": wrong for message, wrong in {
             "takes the plain mean, where a process with few images counts as much as one with many":
                 lambda gs, ns: sum(gs) / len(ns),
@@ -345,6 +339,28 @@ COMBINE = Exercise(
                     [g / n for g, n in zip(gs, ns, strict=True)], [n * n / sum(ns) for n in ns]
                 ),
         }.items()
-    },
+    }
 )  # fmt: skip
+COMBINE = Exercise(
+    name="combine",
+    reference=lambda gs, ns: weighed(gs, ns) / sum(ns),
+    wording=Wording(
+        when=lambda gs, ns: f"for processes with {', '.join(map(str, ns))} images",
+        says="{message}",
+        unknown="the result {when} is not the sum of each gradient times its share of the images",
+    ),
+    ideas={
+        "two processes: each weighs as much as it has images": [processes((6, 3), (2, 3))],
+        "one process, or many, with equal counts too": [
+            processes((5, 1, 2, 4), (4,)),
+            processes((7,), (2, 2)),
+            processes((3, 3, 3), (3,)),
+        ],
+        "a process without images changes nothing": [
+            processes((4, 0, 3), (2, 3)),
+            processes((0, 5), (1,)),
+        ],
+    },
+    mistakes=COMBINE_MISTAKES,
+)
 check_combine = COMBINE.check

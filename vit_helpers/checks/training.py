@@ -411,13 +411,15 @@ ACCURACY = Exercise(
             graded((7, 7, 4), (7, 1, 3), 3),
             graded((9,), (4,), 10),
         ],
-        "runs the model in evaluation mode, and restores the mode that it had":
-            [graded((8, 8, 3), (5, 2, 3), 4, training) for training in (True, False)],
+        "runs the model in evaluation mode, and restores the mode that it had": [
+            graded((8, 8, 3), (5, 2, 3), 4, training) for training in (True, False)
+        ],
         "changes nothing, computes no gradients, "
-        "and works with batches that can be iterated only once":
-            [graded((5, 5, 2), (3, 1, 2), 3, True, once=True)],
+        "and works with batches that can be iterated only once": [
+            graded((5, 5, 2), (3, 1, 2), 3, True, once=True)
+        ],
     },
     mistakes={message: counting(rule) for message, rule in COUNTS.items()}
     | {message: measuring(rule) for message, rule in LOGITS.items()},
-)  # fmt: skip
+)
 check_accuracy = ACCURACY.check

@@ -102,27 +102,8 @@ def six_shapes(answer: Function, *sizes: int) -> dict[str, Shape]:
     return {stop: as_shape(value, stop) for stop, value in zip(STOPS, got, strict=True)}
 
 
-SHAPES = Exercise(
-    name="shapes",
-    reference=shapes,
-    outcome=Outcome(observe=six_shapes),
-    wording=Wording(
-        when=lambda *sizes: f"for B, C, H, W, P, D, K = {', '.join(map(str, sizes))}",
-        says="{part} {when}: gives {got}; {message}",
-        unknown=lambda got, right, *sizes: (
-            "count again" if len(got) == len(right) else f"there are {len(right)} axes here"
-        ),
-    ),
-    ideas={  # all numbers of a line differ, so that no axis is right by chance
-        "all six stages of one batch": [fixed(2, 3, 32, 48, 8, 20, 5)],
-        "other sizes: gray, square, a single patch, ViT-S/16": [
-            fixed(7, 1, 6, 10, 2, 11, 3),
-            fixed(1, 4, 9, 9, 3, 5, 2),
-            fixed(5, 3, 224, 224, 16, 384, 1000),
-            fixed(4, 2, 5, 5, 5, 6, 10),
-        ],
-    },
-    mistakes={
+SHAPES_MISTAKES: dict[str, Function] = (
+    {
         "a patch contains P * P pixels of each of C channels, C * P * P numbers":
             at("0", lambda s, _: (s.B, s.N, s.P * s.P)),
         "a patch is flattened: one row of C * P * P numbers":
@@ -167,8 +148,30 @@ SHAPES = Exercise(
             at("5", lambda s, _: (s.B, s.T, s.K)),
         "the head turns D numbers into K": at("5", lambda s, _: (s.B, s.D)),
     }
-    | {message: partial(shapes, count=wrong) for message, wrong in COUNTED.items()},
+    | {message: partial(shapes, count=wrong) for message, wrong in COUNTED.items()}
 )  # fmt: skip
+SHAPES = Exercise(
+    name="shapes",
+    reference=shapes,
+    outcome=Outcome(observe=six_shapes),
+    wording=Wording(
+        when=lambda *sizes: f"for B, C, H, W, P, D, K = {', '.join(map(str, sizes))}",
+        says="{part} {when}: gives {got}; {message}",
+        unknown=lambda got, right, *sizes: (
+            "count again" if len(got) == len(right) else f"there are {len(right)} axes here"
+        ),
+    ),
+    ideas={  # all numbers of a line differ, so that no axis is right by chance
+        "all six stages of one batch": [fixed(2, 3, 32, 48, 8, 20, 5)],
+        "other sizes: gray, square, a single patch, ViT-S/16": [
+            fixed(7, 1, 6, 10, 2, 11, 3),
+            fixed(1, 4, 9, 9, 3, 5, 2),
+            fixed(5, 3, 224, 224, 16, 384, 1000),
+            fixed(4, 2, 5, 5, 5, 6, 10),
+        ],
+    },
+    mistakes=SHAPES_MISTAKES,
+)
 check_shapes = SHAPES.check
 
 
@@ -221,6 +224,52 @@ def other_pools(exercise: Exercise, answer: Function) -> None:
     raises(exercise, answer)
 
 
+READ_OUT_MISTAKES: dict[str, Function] = {
+    "the final norm is missing": lambda z, n, h, p: read(z, nn.Identity(), h, p),
+    "the head is missing": lambda z, n, h, p: read(z, n, nn.Identity(), p),
+    "norm and head are missing": lambda z, n, h, p: read(z, nn.Identity(), nn.Identity(), p),
+    "reads the last token; the class token is token 0": lambda z, n, h, p: h(n(z)[:, -1]),
+    "reads the first patch; the class token is token 0": lambda z, n, h, p: h(n(z)[:, 1]),
+    "gives the result of the class token when the mean of the patches is requested":
+        lambda z, n, h, p: h(n(z)[:, 0]),
+    "gives the result of the mean when the class token is requested":
+        lambda z, n, h, p: h(n(z)[:, 1:].mean(dim=1)),
+    "averages the class token with the patches, so leave out token 0":
+        lambda z, n, h, p: h(n(z).mean(dim=1)),
+    "averages before the norm, but every token must be normalized first":
+        lambda z, n, h, p: h(n(z[:, 1:].mean(dim=1))),
+    "averages before the norm, and includes the class token":
+        lambda z, n, h, p: h(n(z.mean(dim=1))),
+    "normalizes the mean once more, but only the tokens should be normalized":
+        lambda z, n, h, p: h(n(n(z)[:, 1:].mean(dim=1))),
+    "adds up the patches instead of taking their mean":
+        lambda z, n, h, p: h(n(z)[:, 1:].sum(dim=1)),
+    "divides by T, but there are T - 1 patches":
+        lambda z, n, h, p: h(n(z)[:, 1:].sum(dim=1) / z.shape[1]),
+    "takes the maximum of each feature instead of the mean":
+        lambda z, n, h, p: h(n(z)[:, 1:].amax(dim=1)),
+    "leaves out the last patch instead of the class token":
+        lambda z, n, h, p: h(n(z)[:, :-1].mean(dim=1)),
+    "the norm is applied twice": lambda z, n, h, p: read(n(z), n, h, p),
+    "gives probabilities, but a head gives logits, because the loss applies the softmax itself":
+        lambda *a: read(*a).softmax(dim=-1),
+    "gives logarithms of probabilities, but a head gives logits":
+        lambda *a: read(*a).log_softmax(dim=-1),
+    "gives sigmoids, but a head gives logits": lambda *a: read(*a).sigmoid(),
+    "there is a tanh before the head":
+        lambda z, n, h, p: h(read(z, n, nn.Identity(), p).tanh()),
+    "the head's bias is missing": lambda *a: read(*a) - a[2].bias,
+    "reads the first image for all images":
+        lambda z, n, h, p: read(z[:1], n, h, p).expand(len(z), -1),
+    "uses a new norm instead of the one that is given":
+        lambda z, n, h, p: read(z, partial(F.layer_norm, normalized_shape=z.shape[-1:]), h, p),
+    "the head reads one vector for each image": lambda z, n, h, p: h(n(z)),
+    "x[:, 0] removes the axis of the tokens, while x[:, :1] keeps it":
+        lambda z, n, h, p: h(n(z)[:, :1]),
+    "z[0] is the first image, z[:, 0] the first token of each":
+        lambda z, n, h, p: h(n(z)[0, 0]),
+    "z[0] is the first image, z[:, 0] each class token": lambda z, n, h, p: h(n(z)[0]),
+}  # fmt: skip
 READ_OUT = Exercise(
     name="read_out",
     reference=read,
@@ -241,53 +290,8 @@ READ_OUT = Exercise(
         "gradients flow to tokens, norm and head": [every_gradient],
         "raises ValueError for another pool": [other_pools],
     },
-    mistakes={
-        "the final norm is missing": lambda z, n, h, p: read(z, nn.Identity(), h, p),
-        "the head is missing": lambda z, n, h, p: read(z, n, nn.Identity(), p),
-        "norm and head are missing": lambda z, n, h, p: read(z, nn.Identity(), nn.Identity(), p),
-        "reads the last token; the class token is token 0": lambda z, n, h, p: h(n(z)[:, -1]),
-        "reads the first patch; the class token is token 0": lambda z, n, h, p: h(n(z)[:, 1]),
-        "gives the result of the class token when the mean of the patches is requested":
-            lambda z, n, h, p: h(n(z)[:, 0]),
-        "gives the result of the mean when the class token is requested":
-            lambda z, n, h, p: h(n(z)[:, 1:].mean(dim=1)),
-        "averages the class token with the patches, so leave out token 0":
-            lambda z, n, h, p: h(n(z).mean(dim=1)),
-        "averages before the norm, but every token must be normalized first":
-            lambda z, n, h, p: h(n(z[:, 1:].mean(dim=1))),
-        "averages before the norm, and includes the class token":
-            lambda z, n, h, p: h(n(z.mean(dim=1))),
-        "normalizes the mean once more, but only the tokens should be normalized":
-            lambda z, n, h, p: h(n(n(z)[:, 1:].mean(dim=1))),
-        "adds up the patches instead of taking their mean":
-            lambda z, n, h, p: h(n(z)[:, 1:].sum(dim=1)),
-        "divides by T, but there are T - 1 patches":
-            lambda z, n, h, p: h(n(z)[:, 1:].sum(dim=1) / z.shape[1]),
-        "takes the maximum of each feature instead of the mean":
-            lambda z, n, h, p: h(n(z)[:, 1:].amax(dim=1)),
-        "leaves out the last patch instead of the class token":
-            lambda z, n, h, p: h(n(z)[:, :-1].mean(dim=1)),
-        "the norm is applied twice": lambda z, n, h, p: read(n(z), n, h, p),
-        "gives probabilities, but a head gives logits, because the loss applies the softmax itself":
-            lambda *a: read(*a).softmax(dim=-1),
-        "gives logarithms of probabilities, but a head gives logits":
-            lambda *a: read(*a).log_softmax(dim=-1),
-        "gives sigmoids, but a head gives logits": lambda *a: read(*a).sigmoid(),
-        "there is a tanh before the head":
-            lambda z, n, h, p: h(read(z, n, nn.Identity(), p).tanh()),
-        "the head's bias is missing": lambda *a: read(*a) - a[2].bias,
-        "reads the first image for all images":
-            lambda z, n, h, p: read(z[:1], n, h, p).expand(len(z), -1),
-        "uses a new norm instead of the one that is given":
-            lambda z, n, h, p: read(z, partial(F.layer_norm, normalized_shape=z.shape[-1:]), h, p),
-        "the head reads one vector for each image": lambda z, n, h, p: h(n(z)),
-        "x[:, 0] removes the axis of the tokens, while x[:, :1] keeps it":
-            lambda z, n, h, p: h(n(z)[:, :1]),
-        "z[0] is the first image, z[:, 0] the first token of each":
-            lambda z, n, h, p: h(n(z)[0, 0]),
-        "z[0] is the first image, z[:, 0] each class token": lambda z, n, h, p: h(n(z)[0]),
-    },
-)  # fmt: skip
+    mistakes=READ_OUT_MISTAKES,
+)
 check_read_out = READ_OUT.check
 
 

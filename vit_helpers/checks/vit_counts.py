@@ -93,32 +93,8 @@ def one_number(answer: Function, *sizes: int) -> dict[str, Any]:
 
 DEPTH = "only the blocks are multiplied by the depth"
 HEAD = "the head reads only the class token, so it has D * K, whatever the number of tokens"
-VIT_PARAMETERS = Exercise(
-    name="vit_parameters",
-    reference=total,
-    outcome=Outcome(observe=one_number),
-    wording=Wording(
-        in_every_case=True,
-        says=(
-            "gives {got:,} for image {0}, patch {1}, C {2}, D {3}, L {4}, K {5}; "
-            "it should give {right:,}: {message}"
-        ),
-        when=lambda *sizes: f"for {', '.join(map(str, sizes))}",
-        depends="all six numbers",
-        unknown=by_parts,
-    ),
-    ideas={
-        "a small ViT": [fixed(32, 4, 3, 40, 3, 10)],
-        "another number of channels, a single patch, a single block":
-            [fixed(12, 3, 1, 24, 5, 7), fixed(6, 6, 2, 10, 1, 3)],
-        "B/16 with 3 classes, H/14 with 1000, a deeper one":
-            [
-                fixed(224, 16, 3, 768, 12, 3),
-                fixed(224, 14, 3, 1280, 32, 1000),
-                fixed(28, 7, 1, 64, 4, 10),
-            ],
-    },
-    mistakes={
+VIT_PARAMETERS_MISTAKES: dict[str, Function] = (
+    {
         "the class token and all positions are missing, but they are parameters too":
             missing("class token", "positions of"),
         "the positions of the N patches are missing: N * D": missing("positions of"),
@@ -175,5 +151,33 @@ VIT_PARAMETERS = Exercise(
         )
         for message, wrong in COUNTED.items()
         if "square images" not in message and "one row" not in message
-    },
+    }
 )  # fmt: skip
+VIT_PARAMETERS = Exercise(
+    name="vit_parameters",
+    reference=total,
+    outcome=Outcome(observe=one_number),
+    wording=Wording(
+        in_every_case=True,
+        says=(
+            "gives {got:,} for image {0}, patch {1}, C {2}, D {3}, L {4}, K {5}; "
+            "it should give {right:,}: {message}"
+        ),
+        when=lambda *sizes: f"for {', '.join(map(str, sizes))}",
+        depends="all six numbers",
+        unknown=by_parts,
+    ),
+    ideas={
+        "a small ViT": [fixed(32, 4, 3, 40, 3, 10)],
+        "another number of channels, a single patch, a single block": [
+            fixed(12, 3, 1, 24, 5, 7),
+            fixed(6, 6, 2, 10, 1, 3),
+        ],
+        "B/16 with 3 classes, H/14 with 1000, a deeper one": [
+            fixed(224, 16, 3, 768, 12, 3),
+            fixed(224, 14, 3, 1280, 32, 1000),
+            fixed(28, 7, 1, 64, 4, 10),
+        ],
+    },
+    mistakes=VIT_PARAMETERS_MISTAKES,
+)

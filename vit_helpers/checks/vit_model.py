@@ -304,7 +304,7 @@ def three_layers(exercise: ModuleExercise, answer: Function) -> None:
             p.copy_(torch.randn(p.shape) * 1.2 * D**-0.5)
         got = logits(model, images, sizes)
         for weights in orders([p.reshape(rows, D) for p in layers], L, rows, sizes):
-            for block, (q, k, v, *out) in zip(candidate.weights, weights, strict=True):
+            for block, (q, k, v, *out) in zip(candidate.blocks, weights, strict=True):
                 block.attn.qkv.weight.copy_(torch.cat([q, k, v]))
                 for weight in out:
                     block.attn.proj.weight.copy_(weight)

@@ -1,55 +1,54 @@
-"""The command line: what a user runs, a file for each command with `add_arguments(parser)` and `run(args)`, its status."""
+"""The command line: `parser` knows the options of all commands; the file of a command works.
 
-import argparse
-import ast
+Each command is a file with its name and a function `run(args)`, which returns its exit status.
+"""
+
 import io
 import os
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from importlib import import_module
-from pathlib import Path
+from typing import TypeVar
 
-COMMANDS = ("train", "predict", "evaluate", "ablate", "shards", "doctor", "live")
+from vit_helpers.cli.parser import COMMANDS, parse, positive_int
+
+__all__ = ["COMMANDS", "main", "positive_int", "run_safely"]
+
+T = TypeVar("T")
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit status; words: the arguments, by default those of the command line."""
-    words = sys.argv[1:] if words is None else list(words)
-    parser = argparse.ArgumentParser(
-        prog="python -m vit_helpers", description="Commands of the Vision Transformer series."
-    )
-    parsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for name in COMMANDS:
-        file = Path(__file__).with_name(f"{name}.py")
-        about = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or ""
-        form = argparse.RawDescriptionHelpFormatter
-        subparser = parsers.add_parser(
-            name, help=about.partition("\n")[0], description=about, formatter_class=form
-        )
-        if (
-            name in words[:1]
-        ):  # only this command is imported: what another needs may be missing or broken
-            command = import_module(f"vit_helpers.cli.{name}")
-            command.add_arguments(subparser)
-            subparser.set_defaults(run=command.run)
-    args, unknown = parser.parse_known_args(words)
-    if unknown:  # named with the options of the command, which argparse itself does not do
-        parsers.choices[args.command].error(f"unrecognized arguments: {' '.join(unknown)}")
-    return run_safely(args.run, args)
+    """Run one command and return its exit status.
 
-
-def run_safely(run: Callable[[argparse.Namespace], int | None], args: argparse.Namespace) -> int:
-    """The exit status of run(args), 0 for None; what a user can put right is one line on stderr and 1, Ctrl-C is 130.
-
-    As for other programs it is 141, with no message, when nobody reads the output anymore, as in `... | head -1`.
+    words: the arguments, by default those of the command line
     """
-    prepare_streams()
+    return run_safely(run_command, sys.argv[1:] if words is None else list(words))
+
+
+def run_command(words: Sequence[str]) -> int | None:
+    """Run the command that the words name.
+
+    Only its file is imported, once the words are understood: what another command needs may be
+    missing or broken, and importing torch takes seconds, for which `--help` need not wait.
+    """
+    args = parse(words)
+    return import_module(f"vit_helpers.cli.{args.command}").run(args)
+
+
+def run_safely(run: Callable[[T], int | None], args: T) -> int:
+    """Call run(args) and return its exit status, 0 for None.
+
+    What a user can put right is one line on stderr and 1; Ctrl-C is 130. As for other programs it
+    is 141, without a message, when nobody reads the output anymore, as in `... | head -1`.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # in a notebook it is another kind
+            stream.reconfigure(errors="backslashreplace", line_buffering=True)
     os.environ["MPLBACKEND"] = "agg"  # figures become files: no window is opened
     try:
         status = run(args) or 0
-        if sys.stdout:
-            sys.stdout.flush()  # here an error has a message
+        print(end="", flush=True)  # here an error has a message
         return status
     except KeyboardInterrupt:
         print("\nstopped", file=sys.stderr)
@@ -60,34 +59,13 @@ def run_safely(run: Callable[[argparse.Namespace], int | None], args: argparse.N
         print(f"error: {error}", file=sys.stderr)
         return 1
     finally:
-        for stream in (sys.stdout, sys.stderr):
-            try:
-                stream.flush()
-            except (
-                OSError
-            ):  # drop what is left, about which the interpreter would complain at its end
-                with suppress(OSError):  # io.UnsupportedOperation is one
-                    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+        drop_unread_output()
 
 
-def prepare_streams() -> None:
-    """Put an empty stream where stdin, stdout or stderr is closed, as in daemons; print any character, line by line."""
-    for number in range(3):
-        try:
-            os.fstat(number)
-        except OSError:
-            os.open(
-                os.devnull, os.O_RDWR
-            )  # takes the lowest free number, which another file would get otherwise: this one
-    sys.stdout = sys.stdout or os.fdopen(1, "w", closefd=False)
-    sys.stderr = sys.stderr or os.fdopen(2, "w", closefd=False)
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # in a notebook it is another kind
-            stream.reconfigure(errors="backslashreplace", line_buffering=True)
-
-
-def positive_int(text: str) -> int:
-    """The type of an option that counts something: 1 or more."""
-    if (value := int(text)) < 1:
-        raise argparse.ArgumentTypeError(f"must be at least 1, got {value}")
-    return value
+def drop_unread_output() -> None:
+    """Forget what cannot be written, of which Python would complain at its end."""
+    try:
+        print(end="", flush=True)
+    except OSError:
+        with suppress(OSError):  # io.UnsupportedOperation is one: no file is behind the stream
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

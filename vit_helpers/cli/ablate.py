@@ -1,76 +1,34 @@
-"""Train a table of changes, one at a time, several seeds of each, and show which are larger than the noise.
+"""The work of `ablate`: the runs of a table are trained, and compared with its baseline."""
 
-The table is a TOML file: data, model, seeds, and what to change, as in
-
-    data = "digits"
-    model = "mini/2"
-    seeds = 3
-    [baseline]
-    epochs = 10
-    [changes]
-    "no positions" = {positions = "none"}
-    "learning rate 1e-3" = {lr = 1e-3}
-
-Every finished run is written to the CSV file at once, with the images that it classified correctly; the same command
-continues where it stopped. Accuracy is measured on the validation split. With "test = true" in the table, accuracy on the
-test split is kept, too: report it, but base no choice on it.
-
-The error of a difference is its standard error over the seeds. "image error" is that over the images, because another
-sample would give a different one; "both errors" combines the two; and p is corrected for the number of changes (Holm).
-
-Examples:
-
-    python -m vit_helpers ablate changes.toml
-    python -m vit_helpers ablate changes.toml --workers 2 --out runs/changes.csv
-"""
-
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from functools import partial
-from pathlib import Path
 
-from vit_helpers.cli import positive_int
+from vit_helpers.ablation import Table, compare, run_table, summarize
+from vit_helpers.cli.outputs import check_target
+from vit_helpers.scaling.timing import processor
 
 FORMATS = {
-    **dict.fromkeys(
-        ("accuracy", "spread", "error", "image error", "both errors", "p (Holm)"), "{:.4f}".format
-    ),
+    **dict.fromkeys(("accuracy", "spread", "error"), "{:.4f}".format),
+    **dict.fromkeys(("image error", "both errors", "p (Holm)"), "{:.4f}".format),
     **dict.fromkeys(("parameters", "multiply_adds"), "{:,}".format),
-    **{"difference": "{:+.4f}".format, "seconds": "{:.1f}".format},
+    "difference": "{:+.4f}".format,
+    "seconds": "{:.1f}".format,
 }
-
-
-def add_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("table", type=Path, help="the TOML file")
-    parser.add_argument(
-        "--workers",
-        type=positive_int,
-        default=1,
-        help="runs at a time, one thread each (default: 1)",
-    )
-    parser.add_argument(
-        "--out", type=Path, help="the CSV file (default: beside the table, with its name)"
-    )
+PAIRED = {"images": "image error", "both": "both errors", "holm": "p (Holm)"}
 
 
 def run(args: Namespace) -> int:
-    from vit_helpers.ablation import Table, compare, run_table, summarize
-    from vit_helpers.cli.results import check_target
-    from vit_helpers.scaling.timing import processor
-
+    """Train the runs that are not in the CSV file yet, and print all; return the exit status."""
     out = args.out or args.table.with_suffix(".csv")
     check_target(out, "--out", inputs=[args.table])  # `run_table` knows its own files
+    report = partial(print, flush=True)
     try:
-        runs = run_table(
-            Table.read(args.table), out, partial(print, flush=True), args.workers, processor()
-        )
+        runs = run_table(Table.read(args.table), out, report, args.workers, processor())
     except KeyboardInterrupt:
         print(f"\nstopped: finished runs are kept in {out}; the same command continues")
         return 130
     lines = summarize(runs).rename_axis(None)
     if len(lines) > 1 and runs["right"].ne("").all():
-        pairs = compare(runs).rename(
-            columns={"images": "image error", "both": "both errors", "holm": "p (Holm)"}
-        )
-        lines = lines.join(pairs[["image error", "both errors", "p (Holm)"]])
+        lines = lines.join(compare(runs).rename(columns=PAIRED)[list(PAIRED.values())])
     print(f"\n{lines.to_string(formatters=FORMATS)}\n\nrows: {out}")
     return 0

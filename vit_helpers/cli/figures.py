@@ -15,9 +15,10 @@ NAMED = 30  # classes, as many as have room for their names
 
 
 def draw_test(counts: Tensor, table: pd.DataFrame) -> Figure:
-    """The confusion matrix and the accuracy of each class with its interval, side by side on a new figure.
+    """Draw the confusion matrix, and beside it the accuracy of each class with its interval.
 
-    counts: (K, K), a row for each true class;  table: `class_table` of them
+    counts: (K, K), a row for each true class
+    table : `class_table` of them
     """
     K = len(counts)
     height = min(14.0, 3.5 + 0.3 * K)
@@ -36,7 +37,7 @@ def draw_test(counts: Tensor, table: pd.DataFrame) -> Figure:
 def draw_class_accuracy(
     table: pd.DataFrame, ax: Axes | None = None, title: str | None = None
 ) -> Axes:
-    """A dot for each class, and a line over its 95% interval.
+    """Draw a dot for each class, and a line over its 95% interval.
 
     table: `class_table`, whose last row is that of all classes, the dotted line
     """
@@ -64,15 +65,17 @@ def draw_class_accuracy(
 
 
 def shorten(name: str, length: int = 18) -> str:
-    """The name of a class, cut to so many characters, as text that matplotlib does not take for a formula."""
+    """Cut the name of a class to so many characters; matplotlib takes it for no formula."""
     text = " ".join(str(name).split())
     return (text if len(text) <= length else text[: length - 1] + "…").replace("$", r"\$")
 
 
 def draw_beside(image: Tensor, title: str, maps: Mapping[str, Tensor], label: str) -> Figure:
-    """An image, and beside it each of the maps laid over it, with a scale of its own; returns the figure.
+    """Draw an image, and beside it each of the maps laid over it, with a scale of its own.
 
-    image: (C, H, W), from 0 to 1;  maps: {title: (rows, cols)};  label: what the colors mean
+    image: (C, H, W), from 0 to 1
+    maps : {title: (rows, cols)}
+    label: what the colors mean
     """
     fig, (left, *others) = style.new_figure(11, 4, ncols=1 + len(maps))
     draw_image(image, left, title)

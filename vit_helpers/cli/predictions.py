@@ -1,17 +1,16 @@
-"""Predictions of a model for image files and for data sets, in batches, so that large folders fit into memory."""
+"""Predictions of a model for image files and for data sets, in batches: folders may be large."""
 
 import warnings
 from base64 import b64decode
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import torch
 from torch import Tensor, nn
 
 from vit_helpers._files import as_text, expand_user
-from vit_helpers.cli.runs import evaluation_batches
+from vit_helpers.cli.fitting import evaluation_batches
 from vit_helpers.cli.scores import confusion
 from vit_helpers.data.folders import find_files, find_parts, subfolders
 from vit_helpers.data.images import IMAGE_ENDINGS, open_picture
@@ -26,15 +25,15 @@ BATCH = 32
 
 
 def find_pictures(paths: Iterable[Path]) -> list[Path]:
-    """The files among these paths, and the image files in the folders among them, at any depth, each of them once."""
-    found: dict[Path, None] = {}
+    """List the files among these paths, and the image files in the folders, each of them once."""
+    files: dict[Path, None] = {}
     for path in paths:
-        found |= dict.fromkeys(inside := find_files(path) if path.is_dir() else [path])
+        inside = find_files(path) if path.is_dir() else [path]
         if not inside:
-            raise ValueError(
-                f"no images in {path}; image files end with {', '.join(IMAGE_ENDINGS)}"
-            )
-    return list(found)
+            endings = ", ".join(IMAGE_ENDINGS)
+            raise ValueError(f"no images in {path}; image files end with {endings}")
+        files |= dict.fromkeys(inside)
+    return list(files)
 
 
 @torch.no_grad()
@@ -44,10 +43,10 @@ def predict_files(
     model: nn.Module | None = None,
     familiarity: Familiarity | None = None,
 ) -> tuple[Tensor, dict[Path, bool], dict[Path, str]]:
-    """Class probabilities of image files, by the model or another one around it, in batches.
+    """Predict class probabilities of image files, by the model or another one around it.
 
-    returns: (n, K); the n files, each with whether it is unlike all that the model has learned from, as far as
-             `familiarity` knows; and why other files could not be read
+    returns: (n, K); the n files, each with whether it is unlike all that the model has learned
+             from, as far as `familiarity` knows; and why other files could not be read
     """
     vit, preprocess, names = pretrained
     rows, readable, broken = [torch.empty(0, len(names))], dict[Path, bool](), dict[Path, str]()
@@ -58,99 +57,116 @@ def predict_files(
                 images[file] = preprocess(open_picture(file))
             except (OSError, ValueError) as error:
                 broken[file] = str(error)
-        if images:
-            batch = torch.stack(list(images.values()))
-            rows.append((model or vit)(batch).softmax(dim=1))
-            readable |= dict.fromkeys(images, False)
-            if familiarity:
-                far = (
-                    familiarity.distance(vit.pool(vit.forward_features(batch))) > familiarity.limit
-                )
-                readable |= zip(images, far.tolist(), strict=True)
+        if not images:
+            continue
+        batch = torch.stack(list(images.values()))
+        rows.append((model or vit)(batch).softmax(dim=1))
+        readable |= dict.fromkeys(images, False)
+        if familiarity:
+            distance = familiarity.distance(vit.pool(vit.forward_features(batch)))
+            readable |= zip(images, (distance > familiarity.limit).tolist(), strict=True)
     return torch.cat(rows), readable, broken
 
 
 def prediction_table(
     files: Iterable[Path], probabilities: Tensor, class_names: Sequence[str]
 ) -> pd.DataFrame:
-    """A row for each file: picture, class and probability, then the probability of each class in a column "p(CLASS)"."""
+    """Make a table with a row for each file.
+
+    returns: columns picture, class and probability, and one "p(CLASS)" for each class
+    """
     best = probabilities.max(dim=1)
-    first = {
-        "picture": [as_text(file) for file in files],
-        "class": [class_names[i] for i in best.indices.tolist()],
-    }
-    table = pd.DataFrame(first | {"probability": best.values.tolist()})
-    return table.join(
-        pd.DataFrame(probabilities.numpy(), columns=[f"p({name})" for name in class_names])
+    first = pd.DataFrame(
+        {
+            "picture": [as_text(file) for file in files],
+            "class": [class_names[i] for i in best.indices.tolist()],
+            "probability": best.values.tolist(),
+        }
     )
+    columns = [f"p({name})" for name in class_names]
+    return first.join(pd.DataFrame(probabilities.numpy(), columns=columns))
 
 
 def is_prediction_table(content: bytes) -> bool:
-    """Whether a file is one that `prediction_table` became."""
+    """Return whether a file is one that `prediction_table` became."""
     return content.startswith(b"picture,class,probability,")
 
 
 def count_confusions(
     name: str, pretrained: Pretrained, data: str
 ) -> tuple[Tensor, str, dict[Path, str]]:
-    """Test a model on a folder of images or on the test split of a data set, with the test-time augmentation of its run.
+    """Test a model on a folder of images or a test split, with the augmentation of its run.
 
-    Of a folder that has a test split, only that is used; and of no folder an image that the run was trained or validated on.
+    Of a folder that has a test split, only that is used; and of no folder an image that the run was
+    trained or validated on.
     name   : of the weights, as for `load_pretrained`
-    returns: the confusion matrix (K, K) for the model's classes, which images were used, and what could not be read
-    raises : ValueError for classes that the model does not know, naming them, and if no image is left
+    returns: the confusion matrix (K, K) for the model's classes, which images were used, and what
+             could not be read
+    raises : ValueError for classes that the model does not know, naming them, and if no image is
+             left
     """
-    file, known = find_file(name), pretrained.class_names
+    file = find_file(name)
     notes = read_notes(file) if file.suffix == ".safetensors" else {}
     model = FlipTTA(pretrained.model) if notes.get("tta") == "yes" else pretrained.model
     kind, _, path = data.partition(":")
-    if kind == "folder" and (folder := expand_user(path)).is_dir():
-        parts = find_parts(folder, "test")
-        tested = parts.get("test") or parts["train"]
-        classes, what = (
-            {as_text(one.name): one for one in subfolders(tested)},
-            "of the test split of" if "test" in parts else "of",
-        )
-        check_classes(name, classes, known)
-        label = {
-            file: known.index(one)
-            for one, inside in classes.items()
-            for file in find_pictures([inside])
-        }
-        files = leave_out(list(label), notes.get("seen"), name)
-        probabilities, readable, broken = predict_files(pretrained, files, model)
-        labels = torch.tensor([label[file] for file in readable], dtype=torch.long)
-        return (
-            confusion(probabilities.argmax(1), labels, len(known)),
-            f"images {what} {data}",
-            broken,
-        )
-    own: Any = load_data(RunSettings(data=data), pretrained.preprocess.crop)
-    check_classes(name, own.class_names, known)
-    wanted, found = (
-        (pretrained.preprocess.in_chans, *pretrained.preprocess.crop),
-        (own.in_chans, *own.image_size),
-    )
-    if wanted != found:
+    folder = expand_user(path) if kind == "folder" else Path()
+    if kind != "folder" or not folder.is_dir():
+        counts = count_in_data_set(name, pretrained, model, data)
+        return counts, f"images of the test split of {data}", {}
+    parts = find_parts(folder, "test")
+    tested = parts["test" if "test" in parts else "train"]
+    labels = label_files(name, pretrained.class_names, tested)
+    files = leave_out_seen(list(labels), notes.get("seen"), name)
+    probabilities, readable, broken = predict_files(pretrained, files, model)
+    truth = torch.tensor([labels[file] for file in readable], dtype=torch.long)
+    counts = confusion(probabilities.argmax(1), truth, len(pretrained.class_names))
+    description = "images of the test split of" if "test" in parts else "images of"
+    return counts, f"{description} {data}", broken
+
+
+def label_files(name: str, class_names: Sequence[str], folder: Path) -> dict[Path, int]:
+    """List the image files in a folder of classes, each with the number of its class.
+
+    raises: ValueError for a class that the model of this name does not know
+    """
+    classes = {as_text(path.name): path for path in subfolders(folder)}
+    check_classes(name, classes, class_names)
+    labels = {}
+    for class_name, path in classes.items():
+        for file in find_pictures([path]):
+            labels[file] = class_names.index(class_name)
+    return labels
+
+
+def count_in_data_set(name: str, pretrained: Pretrained, model: nn.Module, data: str) -> Tensor:
+    """Test a model on the test split of a data set, and return the confusion matrix.
+
+    raises: ValueError if it does not know the classes, or reads images of another shape
+    """
+    preprocess, known = pretrained.preprocess, pretrained.class_names
+    loaded = load_data(RunSettings(data=data), preprocess.crop)
+    check_classes(name, loaded.class_names, known)
+    wanted, shape = (preprocess.in_chans, *preprocess.crop), (loaded.in_chans, *loaded.image_size)
+    if wanted != shape:
         raise ValueError(
-            f"the model reads images of {wanted} (channels, height, width), got {found}"
+            f"the model reads images of {wanted} (channels, height, width), got {shape}"
         )
-    mean, std = (torch.tensor(x).view(-1, 1, 1) for x in (own.mean, own.std))
+    mean, std = (torch.tensor(values).view(-1, 1, 1) for values in (loaded.mean, loaded.std))
     batches = (
-        (pretrained.preprocess.normalize(x * std + mean), y)
-        for x, y in evaluation_batches(own, "test")
+        (preprocess.normalize(images * std + mean), labels)
+        for images, labels in evaluation_batches(loaded, "test")
     )
     logits, labels = predict(model, batches)
-    place = torch.tensor([known.index(one) for one in own.class_names])
-    return (
-        confusion(logits.argmax(1), place[labels], len(known)),
-        f"images of the test split of {data}",
-        {},
-    )
+    number_of = torch.tensor([known.index(class_name) for class_name in loaded.class_names])
+    return confusion(logits.argmax(1), number_of[labels], len(known))
 
 
-def leave_out(files: list[Path], note: str | None, name: str) -> list[Path]:
-    """The files whose content was not seen in training; ValueError if there are none.  note: of `save_run` about these"""
+def leave_out_seen(files: list[Path], note: str | None, name: str) -> list[Path]:
+    """Return the files whose content was not seen in training.
+
+    note  : of `save_run` about these
+    raises: ValueError if there are none
+    """
     if note is None:
         warnings.warn(
             f"it is unknown which images {name} was trained on: these may be among them",
@@ -159,19 +175,23 @@ def leave_out(files: list[Path], note: str | None, name: str) -> list[Path]:
         return files
     seen = b64decode(note)
     known = {seen[start : start + SHORT] for start in range(0, len(seen), SHORT)}
-    sums = map_files(find_sha256, files, "comparing")
+    digests = map_files(find_sha256, files, "comparing")
     new = [
         file
-        for file, one in zip(files, sums, strict=True)
-        if isinstance(one, Exception) or one[:SHORT] not in known
+        for file, digest in zip(files, digests, strict=True)
+        if isinstance(digest, Exception) or digest[:SHORT] not in known
     ]
     if not new:
         raise ValueError(
-            f"{name} was trained or validated on all of these {len(files):,} images: test it on other images"
+            f"{name} was trained or validated on all of these {len(files):,} images: "
+            "test it on other images"
         )
     if left := len(files) - len(new):
-        what = f"{left:,} of {len(files):,} images are left out"
-        warnings.warn(f"{what}: {name} was trained or validated on them", stacklevel=2)
+        warnings.warn(
+            f"{left:,} of {len(files):,} images are left out: "
+            f"{name} was trained or validated on them",
+            stacklevel=2,
+        )
     return new
 
 
@@ -179,5 +199,6 @@ def check_classes(name: str, classes: Iterable[str], known: Sequence[str]) -> No
     """Raise ValueError if there are classes that the model of this name does not know."""
     if unknown := set(classes) - set(known):
         raise ValueError(
-            f"{name} does not know the classes {', '.join(sorted(unknown))}; it knows {', '.join(known[:20])}"
+            f"{name} does not know the classes {', '.join(sorted(unknown))}; "
+            f"it knows {', '.join(known[:20])}"
         )

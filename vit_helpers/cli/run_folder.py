@@ -1,4 +1,4 @@
-"""The folder of a run: chosen, locked, and read again when the run is resumed with the same data and weights."""
+"""The folder of a run: picked, locked, and read again when the run is resumed."""
 
 import hashlib
 import json
@@ -19,105 +19,96 @@ from vit_helpers.data.splits import SPLITS
 from vit_helpers.distributed import (
     all_reduce_sum,
     broadcast,
-    is_main_process,
     is_peer_failure,
     world_size,
 )
 from vit_helpers.training.checkpoints import describe_changes, load_checkpoint
-from vit_helpers.training.presets import RENAMED, RunSettings
-from vit_helpers.vit import ViTConfig
+from vit_helpers.training.presets import RunSettings, override
 
 CHECKPOINT = "checkpoint.pt"
-RESULTS = (
-    "*.safetensors",
-    "curves.png",
-    "confusion.png",
-    "history.csv",
-)  # what `train` writes beside them
+RESULTS = ("*.safetensors", "curves.png", "confusion.png", "history.csv")  # written beside them
 WEIGHTS = "trained weights"
-CLOSE = (
-    1e-5  # of mean and standard deviation, which another number of threads may round differently
-)
+# Of mean and standard deviation, which another number of threads may round differently
+TOLERANCE = 1e-5
 
 
 def choose_folder(
     out: Path | None, resume: Path | None, name: str, stack: ExitStack
 ) -> tuple[Path, Path | None]:
-    """The folder of a run, and the checkpoint to resume: the one asked for, or that of a run that torchrun restarted.
+    """Choose the folder of a run, and the checkpoint that is in it, if any; in the main process.
 
-    out   : the folder, or None for the next free runs/NAME-1, -2, ...;  resume: the folder of a run to continue, or None
+    out   : the folder, or None for the next free runs/NAME-1, -2, ...
+    resume: the folder of a run to continue, or its checkpoint; or None
     stack : until it closes, no other run can use the folder
-    raises: ValueError when both are given, or the folder has a run or is in use; OSError when nothing can be written there
+    raises: ValueError when both are given, or the folder is in use or has results without a
+            checkpoint; OSError when nothing can be written there
     """
     if resume and out:
         raise ValueError("--resume continues in the folder of the run: leave out --out")
     if int(os.environ.get("TORCHELASTIC_MAX_RESTARTS", 0)) and not (out or resume):
         raise ValueError("a run that torchrun may restart needs a folder of its own: give --out")
-    folder: Any = None
-    if is_main_process():
-        try:
-            folder = claim(out, resume, name, stack)
-        except (ValueError, OSError) as error:
-            folder = error
-    if isinstance(folder := broadcast(folder), Exception):
-        raise folder
-    found, this = broadcast(find_checkpoint(folder)), launch()
-    again = (
-        all_reduce_sum(int(os.environ.get("TORCHELASTIC_RESTART_COUNT", 0))) > 0
-    )  # each machine counts what it sees
-    if resume:
-        return folder, found or folder / CHECKPOINT
-    if found and not (again and load_checkpoint(found)["about"].get("launch") == this):
-        raise ValueError(
-            f"{found} already exists: continue it with --resume {folder}, or choose another --out"
-        )
-    return folder, found
-
-
-def claim(
-    out: Path | None, resume: Path | None, name: str, stack: ExitStack, tries: int = 20
-) -> Path:
-    """Choose the folder of a run, create it, and lock it until `stack` closes; a new one that is empty then is removed."""
     if resume and resume.name == CHECKPOINT and resume.exists():
         resume = resume.parent
-    if resume and not find_checkpoint(resume):
-        return resume  # there is nothing to resume, and reading the checkpoint will say so
-    given = resume or out
-    new = given is None or not given.exists()
-    try:
-        folder = given or next_free(Path("runs"), name)
-        folder.mkdir(parents=True, exist_ok=True)
-        if new:
-            stack.callback(remove, folder)
-        hold(
-            folder / ".lock",
-            f"another run is writing into {folder}: wait for it to end, or choose another --out",
-            stack,
-        )
-        make_parent(folder / CHECKPOINT)
-    except OSError as error:
-        if (
-            isinstance(error, FileNotFoundError) and tries
-        ):  # a run that ended has just removed the folder
-            return claim(out, resume, name, stack, tries - 1)
-        hint = "" if given else ": choose a folder with --out"
-        raise OSError(
-            f"no run can be stored in {given or Path.cwd()} ({error.strerror or error}){hint}"
-        ) from error
-    kept = (
-        []
-        if resume or find_checkpoint(folder)
-        else [path for kind in RESULTS for path in folder.glob(kind)]
-    )
-    if kept:
-        raise ValueError(
-            f"{kept[0]} already exists, but no checkpoint: nothing is overwritten, so choose another --out"
-        )
+    if resume and not find_checkpoint(resume):  # nothing to resume, as reading it will say
+        return resume, resume / CHECKPOINT
+    folder = claim(resume or out, name, stack)
+    checkpoint = find_checkpoint(folder)
+    if checkpoint is None:
+        refuse_old_results(folder)
+    return folder, checkpoint
+
+
+def claim(wanted: Path | None, name: str, stack: ExitStack, tries: int = 20) -> Path:
+    """Pick a folder and lock it until `stack` closes.
+
+    wanted: the folder, or None for the next free runs/NAME-1, -2, ...
+    raises: ValueError when another run is using it, OSError when nothing can be written there
+    """
+    while True:
+        try:
+            folder = pick(wanted, name, stack)
+            lock(folder, stack)
+            return folder
+        except OSError as error:
+            tries -= 1
+            if isinstance(error, FileNotFoundError) and tries > 0:
+                continue  # a run that ended has just removed the folder
+            hint = "" if wanted else ": choose a folder with --out"
+            reason = error.strerror or error
+            raise OSError(
+                f"no run can be stored in {wanted or Path.cwd()} ({reason}){hint}"
+            ) from error
+
+
+def pick(wanted: Path | None, name: str, stack: ExitStack) -> Path:
+    """Create the folder that is wanted, or the next free one; removed again if it stays empty."""
+    is_new = wanted is None or not wanted.exists()
+    folder = wanted or next_free(Path("runs"), name)
+    folder.mkdir(parents=True, exist_ok=True)
+    if is_new:
+        stack.callback(remove, folder)
     return folder
 
 
+def lock(folder: Path, stack: ExitStack) -> None:
+    """Keep other runs out of a folder until `stack` closes; raise OSError if it is not writable."""
+    taken = f"another run is writing into {folder}: wait for it to end, or choose another --out"
+    hold(folder / ".lock", taken, stack)
+    make_parent(folder / CHECKPOINT)
+
+
+def refuse_old_results(folder: Path) -> None:
+    """Raise ValueError if a folder without a checkpoint has files that a run would replace."""
+    for pattern in RESULTS:
+        for path in folder.glob(pattern):
+            raise ValueError(
+                f"{path} already exists, but no checkpoint: nothing is overwritten, "
+                "so choose another --out"
+            )
+
+
 def next_free(parent: Path, name: str) -> Path:
-    """Create the first of NAME-1, NAME-2, ... that does not exist, so that no two runs get the same one."""
+    """Create the first of NAME-1, NAME-2, ... that does not exist: no two runs get the same."""
     for number in count(1):
         with suppress(FileExistsError):
             (parent / f"{name}-{number}").mkdir(parents=True)
@@ -125,8 +116,20 @@ def next_free(parent: Path, name: str) -> Path:
     return parent / f"{name}-{number}"
 
 
+def check_restarted(checkpoint: Path) -> None:
+    """Raise ValueError unless torchrun has restarted the very run that wrote a checkpoint."""
+    restarts = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", 0))
+    restarted = all_reduce_sum(restarts) > 0  # each machine counts what it sees
+    if restarted and load_checkpoint(checkpoint)["about"].get("launch") == launch():
+        return
+    raise ValueError(
+        f"{checkpoint} already exists: continue it with --resume {checkpoint.parent}, "
+        "or choose another --out"
+    )
+
+
 def launch() -> str | None:
-    """A name for this start of torchrun, which stays the same when it restarts its processes; None without torchrun."""
+    """Name this start of torchrun; the same after it restarts processes; None without torchrun."""
     name = os.environ.get("TORCHELASTIC_RUN_ID")
     return broadcast(f"process {os.getppid()}" if name == "none" else name)
 
@@ -138,75 +141,97 @@ def find_checkpoint(folder: Path) -> Path | None:
 
 
 def kept_settings(checkpoint: Path, about: Mapping[str, Any], given: dict[str, Any]) -> RunSettings:
-    """The settings of a run from its checkpoint; ValueError if it contains none, or if `given` ones differ."""
+    """Return the settings of a run from its checkpoint.
+
+    given : settings of the command that resumes it; of a folder of images, which may have been
+            moved, the new place is returned
+    raises: ValueError if the checkpoint has no settings, or if the given ones differ
+    """
     options = about.get("options")
-    if not isinstance(options, dict) or not options.keys() & {"model", "size"}:  # of version 0.1
+    if not isinstance(options, dict) or "model" not in options:
         raise ValueError(
-            f"{checkpoint} was not written by the command train: it does not contain the options of a run"
-        )
-    if "split" not in options and str(options.get("data")).startswith(
-        "folder:"
-    ):  # its test images would be trained on
-        raise ValueError(
-            f"{checkpoint} is from a version that divided folders differently: train again, in another folder"
+            f"{checkpoint} was not written by the command train: "
+            "it does not contain the options of a run"
         )
     settings = RunSettings.from_dict(options)
-    size, _, patch = settings.model.partition("/")
-    usual = (
-        {}
-        if settings.weights
-        else asdict(ViTConfig.from_name(settings.model, image_size=int(patch)))
-    )
-    by_data = dict.fromkeys(("image_size", "in_chans", "num_classes"))
-    kept = usual | by_data | settings.to_dict() | {"size": size, "patch": int(patch)}
-    given = {RENAMED.get(name, name): value for name, value in given.items()}
-    names = [str(data).partition(":")[0] for data in (given.get("data"), settings.data)]
-    sources = [SOURCES.get(name) for name in names]
-    can_move = all(source is not None and source.takes_path for source in sources)
-    moved = (
-        {"data": given.pop("data")} if can_move else {}
-    )  # a folder may be moved between two parts of a run
-    if changed := describe_changes({name: kept.get(name) for name in given}, given):
-        hint = f"to train on with others, start a new run with --weights {checkpoint.parent}"
-        raise ValueError(f"a resumed run keeps its options, but these differ: {changed}; {hint}")
+    kept = settings.to_dict()
+    if settings.weights is None and settings.network == "vit":
+        by_data = dict.fromkeys(("image_size", "in_chans", "num_classes"))
+        kept = {**asdict(settings.config), **by_data, **kept}
+    moved = {}
+    if is_place(settings.data) and is_place(given.get("data")):
+        moved = {"data": given["data"]}  # whether the images are the same is seen later
+        given = {name: value for name, value in given.items() if name != "data"}
+    wanted = override(kept, given)
+    names = [name for name in wanted if name in given or name == "model"]
+    if changed := describe_changes(select(kept, names), select(wanted, names)):
+        raise ValueError(
+            f"a resumed run keeps its options, but these differ: {changed}; "
+            f"to train on with others, start a new run with --weights {checkpoint.parent}"
+        )
     if (source := settings.weights) and ":" not in source and not Path(source).exists():
         raise ValueError(
-            f"the run was started with the weights {source}, without which it cannot continue: restore them"
+            f"the run was started with the weights {source}, "
+            "without which it cannot continue: restore them"
         )
-    return settings.replace(
-        **moved
-    )  # whether the images are the same is seen when they have been read
+    return settings.replace(**moved) if moved else settings
+
+
+def is_place(data: str | None) -> bool:
+    """Return whether the name of a data set has the path of a folder in it."""
+    source = SOURCES.get(str(data).partition(":")[0])
+    return source is not None and source.takes_path
+
+
+def select(values: Mapping[str, Any], names: list[str]) -> dict[str, Any]:
+    """Return the values with these names; None for those that are not there."""
+    return {name: values.get(name) for name in names}
 
 
 def describe_run(
     data: Any, model: nn.Module, settings: RunSettings, resumed: Mapping[str, Any] | None
 ) -> dict[str, Any]:
-    """What a checkpoint says about its run.  resumed: the same of a run to resume; ValueError for other data or weights"""
-    fingerprint = data_fingerprint(
-        data, dropout=any(settings.shape.get(name) for name in ("dropout", "attn_dropout"))
-    )
+    """Return what a checkpoint says about its run.
+
+    resumed: the same of a run to resume
+    raises : ValueError if that had other data or weights
+    """
+    dropout = any(settings.shape.get(name) for name in ("dropout", "attn_dropout"))
+    fingerprint = data_fingerprint(data, dropout)
     if settings.weights is not None:
-        blocks = {
-            k: w
-            for k, w in model.state_dict().items()
-            if k.startswith("blocks.") and not k.endswith((".A", ".B"))
-        }
-        fingerprint[WEIGHTS] = tensor_digest(blocks, {})[
-            :16
-        ]  # of what they have bit for bit from their source
+        fingerprint[WEIGHTS] = weights_fingerprint(model)
     if resumed is not None:
         check_same_data(resumed, fingerprint, data)
-    about = {"options": settings.to_dict(), "launch": launch(), "data": fingerprint}
-    return about | {"mean": data.mean, "std": data.std, "class_names": data.class_names}
+    return {
+        "options": settings.to_dict(),
+        "launch": launch(),
+        "data": fingerprint,
+        "mean": data.mean,
+        "std": data.std,
+        "class_names": data.class_names,
+    }
+
+
+def weights_fingerprint(model: nn.Module) -> str:
+    """Return what a sha256 begins with of the weights that a model has bit for bit from others."""
+    blocks = {
+        name: weight
+        for name, weight in model.state_dict().items()
+        if name.startswith("blocks.") and not name.endswith((".A", ".B"))
+    }
+    return tensor_digest(blocks, {})[:16]
 
 
 def data_fingerprint(data: Any, dropout: bool = False) -> dict[str, Any]:
-    """What determines the batches of a run: classes, counts, and a sha256 of each split's pixels and labels (or shards).
+    """Return what determines the batches of a run.
 
-    dropout: whether the model uses it. Its random numbers depend on the number of processes, as the order of a stream does
+    That is classes, counts, and a sha256 of each split's pixels and labels (or shards).
+    dropout: whether the model uses it. Its random numbers depend on the number of processes, as the
+             order of a stream does
     """
-    found: dict[str, Any] = {"classes": ", ".join(data.class_names)}
-    found |= {f"{split} images": data.count(split) for split in SPLITS}
+    fingerprint: dict[str, Any] = {"classes": ", ".join(data.class_names)}
+    for split in SPLITS:
+        fingerprint[f"{split} images"] = data.count(split)
     for split in SPLITS:
         digest = hashlib.sha256()
         if isinstance(data, Data):
@@ -215,32 +240,36 @@ def data_fingerprint(data: Any, dropout: bool = False) -> dict[str, Any]:
                     digest.update(rows.contiguous().numpy())
         else:
             digest.update(json.dumps(data.splits[split], sort_keys=True).encode())
-        found[f"pixels or labels of {split}"] = digest.hexdigest()[:16]
-    return found | ({} if isinstance(data, Data) and not dropout else {"processes": world_size()})
+        fingerprint[f"pixels or labels of {split}"] = digest.hexdigest()[:16]
+    if dropout or not isinstance(data, Data):
+        fingerprint["processes"] = world_size()
+    return fingerprint
 
 
 def check_same_data(about: Mapping[str, Any], fingerprint: Mapping[str, Any], data: Any) -> None:
-    """Raise ValueError that says what changed, if the data or weights of a checkpoint, by its `about`, are not these."""
-    kept = dict(about.get("data", {}))
-    if not kept and "class_names" in about:  # written by version 0.1
-        kept = {"classes": ", ".join(about["class_names"])}
-    now = {name: fingerprint.get(name, "none") for name in kept}  # older checkpoints have fewer
+    """Raise ValueError that says what changed, if data or weights are not those of a checkpoint.
+
+    about: what the checkpoint says, see `describe_run`
+    """
+    kept, now = dict(about["data"]), dict(fingerprint)
     for name in ("mean", "std"):
-        if any(
-            abs(x - y) > CLOSE
-            for x, y in zip(about.get(name, ()), getattr(data, name), strict=False)
-        ):
-            kept[name], now[name] = about[name], getattr(data, name)
-    if kept and (changed := describe_changes(kept, now)):
+        old, new = about[name], getattr(data, name)
+        if any(abs(x - y) > TOLERANCE for x, y in zip(old, new, strict=False)):
+            kept[name], now[name] = old, new
+    if changed := describe_changes(kept, now):
         what = "weights to fine-tune" if WEIGHTS in changed else "data"
         raise ValueError(
-            f"the {what} have changed since the checkpoint was made: {changed}. A resumed run might be tested on "
-            f"images that it was trained on: restore the {what}, or start a new run"
+            f"the {what} have changed since the checkpoint was made: {changed}. A resumed run "
+            f"might be tested on images that it was trained on: restore the {what}, "
+            "or start a new run"
         )
 
 
 def stop_cause(error: BaseException) -> str | None:
-    """The beginning of the message about a run that was stopped but keeps what it has learned; None for other errors"""
+    """Begin the message about a run that was stopped but keeps what it has learned.
+
+    returns: None for other errors
+    """
     if isinstance(error, KeyboardInterrupt):
         return "stopped"
     if isinstance(error, BrokenPipeError):
@@ -251,11 +280,14 @@ def stop_cause(error: BaseException) -> str | None:
 
 
 def how_to_resume(folder: Path, cause: str) -> str:
-    """What a stopped run leaves behind, and the command that continues it."""
-    if (found := find_checkpoint(folder)) is None:
-        (folder / "weights.safetensors").unlink(
-            missing_ok=True
-        )  # of an epoch whose checkpoint could not be written
+    """Say what a stopped run leaves behind, and which command continues it."""
+    checkpoint = find_checkpoint(folder)
+    if checkpoint is None:
+        # of an epoch whose checkpoint could not be written
+        (folder / "weights.safetensors").unlink(missing_ok=True)
         return f"{cause} before the first epoch was finished, so there is nothing to keep"
-    kept = f"everything up to epoch {len(load_checkpoint(found)['history'])} is kept in {found}"
-    return f"{cause}; {kept}\ncontinue with: python -m vit_helpers train --resume {folder}"
+    epochs = len(load_checkpoint(checkpoint)["history"])
+    return (
+        f"{cause}; everything up to epoch {epochs} is kept in {checkpoint}\n"
+        f"continue with: python -m vit_helpers train --resume {folder}"
+    )

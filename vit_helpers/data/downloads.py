@@ -33,12 +33,6 @@ class DownloadError(OSError):
     """
 
 
-def is_downloaded(name: str) -> bool:
-    """Say whether `load(name)` finds its files on this machine and does not download them."""
-    groups = SOURCES[name]["here"] if name in SOURCES else [[]]
-    return any(all((data_folder() / file).exists() for file in group) for group in groups)
-
-
 def fashion_mnist() -> Data:
     """Load pieces of clothing, 28 x 28 gray.
 

@@ -1,7 +1,6 @@
 """Many image files: each read once, by several threads, with a progress bar."""
 
 import hashlib
-import os
 import sys
 import warnings
 from collections import deque
@@ -14,6 +13,7 @@ import numpy as np
 import torch
 from tqdm import tqdm
 
+from vit_helpers._cpus import count_cpus
 from vit_helpers.data.cache import ImageCache
 from vit_helpers.data.images import Pixels, decode, read_bytes, square
 from vit_helpers.data.splits import SPLITS, Split
@@ -58,7 +58,7 @@ def map_files(
         except (ValueError, FileNotFoundError) as error:
             return error
 
-    threads = threads or min(count_cpus(), THREADS)
+    threads = threads or min(max(1, int(count_cpus())), THREADS)
     ahead = 2 * threads
     waiting = deque[Future[R | FileError]]()
     silent = not (sys.stderr and not sys.stderr.closed and sys.stderr.isatty())
@@ -73,13 +73,6 @@ def map_files(
                     bar.update()
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
-
-
-def count_cpus() -> int:
-    """Count the CPUs that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def find_sha256(path: Path) -> bytes:

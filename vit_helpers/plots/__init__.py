@@ -6,7 +6,8 @@ figure     : `Picture`, which shows itself as a cell's last line, and knows its 
 overflow   : what leaves the canvas or its bar, or touches: `style.encode` warns of it
 images     : images and grids of them, patches, attention over an image, bars, color bars
 
-The other files have the name of the notebook that they serve first, and a topic where there are two:
+The other files have the name of the notebook that they serve first, and a topic where there are
+two:
 
 00 start_here, start_here_map (the map that opens notebooks 00 to 05)
 01 patches, patches_reshaping

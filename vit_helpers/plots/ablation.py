@@ -23,7 +23,9 @@ def draw_pairs(
     baseline: str = "baseline",
     titles: tuple[str, str] = ("", ""),
 ) -> Figure:
-    """Accuracies of a baseline and of two changes, with lines joining runs of the same seed, and their differences.
+    """Draw accuracies of a baseline and of two changes, and the differences from the baseline.
+
+    Lines join runs of the same seed.
 
     runs: {name: accuracies, one a seed}, in points at the right;  titles: of both panels
     """
@@ -31,18 +33,22 @@ def draw_pairs(
     order = [*(name for name in runs if name != baseline)]
     order.insert(1, baseline)
     for seed, line in enumerate(zip(*(runs[name] for name in order), strict=True)):
-        look = {
+        options = {
             "color": style.SERIES[seed % 3],
             "linestyle": ("-", "--", ":")[seed // 2],
             "marker": MARKERS[seed % 5],
         }
         left.plot(
-            range(len(order)), line, markersize=7, linewidth=1.5, label=f"seed {seed}", **look
+            range(len(order)), line, markersize=7, linewidth=1.5, label=f"seed {seed}", **options
         )
         for y, name in enumerate(name for name in order if name != baseline):
             step = 100 * (runs[name][seed] - runs[baseline][seed])
             right.plot(
-                step, y - 0.2 + 0.1 * seed, marker=look["marker"], color=look["color"], markersize=7
+                step,
+                y - 0.2 + 0.1 * seed,
+                marker=options["marker"],
+                color=options["color"],
+                markersize=7,
             )
     for y, name in enumerate(name for name in order if name != baseline):
         steps = [100 * (b - a) for a, b in zip(runs[baseline], runs[name], strict=True)]
@@ -67,7 +73,7 @@ def draw_pairs(
 
 
 def draw_ranking(effects: pd.DataFrame, title: str | None = None) -> Axes:
-    """Every change from the worst to the best, as a dot with its 95% interval, in points.
+    """Draw every change from the worst to the best, as a dot with its 95% interval, in points.
 
     effects: difference, low and high of each change, as fractions
     """
@@ -101,7 +107,9 @@ def draw_ranking(effects: pd.DataFrame, title: str | None = None) -> Axes:
 
 
 def draw_holm(effects: pd.DataFrame, least: float = 1e-6, title: str | None = None) -> Axes:
-    """The p-values of all changes in their order, the threshold 0.05, and that of Holm, which rises with the rank.
+    """Draw the p-values of all changes in their order, the threshold 0.05, and that of Holm.
+
+    Holm's threshold rises with the rank.
 
     effects: p and holm of each change;  least: where smaller p-values are drawn, with their number
     """
@@ -143,7 +151,9 @@ def draw_halves(
     ax: Axes | None = None,
     title: str | None = None,
 ) -> Axes:
-    """All runs of a design in one line for each factor, divided by its level: circles below, squares above, bars for means.
+    """Draw all runs of a design in one line for each factor, divided by its level.
+
+    Circles are one level, below; squares are the other, above; bars are means.
 
     halves: {factor: (accuracies of the runs without it, of those with it)}
     """
@@ -162,10 +172,10 @@ def draw_halves(
             label=label[1],
         )
         ax.plot([], [], "|", color=style.TEXT, markersize=14, markeredgewidth=4, label=label[2])
-        for half, where in ((without, y + 0.2), (have, y - 0.2)):  # behind the dots
+        for half, height in ((without, y + 0.2), (have, y - 0.2)):  # behind the dots
             ax.plot(
                 statistics.mean(half),
-                where,
+                height,
                 "|",
                 color=style.TEXT,
                 markersize=19,
@@ -197,10 +207,12 @@ def draw_against(
     beside: float = 1,
     best: bool = False,
 ) -> Axes:
-    """Lines over a logarithmic axis: a dot for each seed, joined by their means.
+    """Draw lines over a logarithmic axis: a dot for each seed, joined by their means.
 
-    series: {name: {place on the axis: accuracies, one a seed}};  names: {series: {place: a word beside its mean}}
-    ticks : places with a number on the axis;  beside: the dots are drawn at so many times their place
+    series: {name: {place on the axis: accuracies, one a seed}}
+    names : {series: {place: a word beside its mean}}
+    ticks : places with a number on the axis
+    beside: the dots are drawn at so many times their place
     best  : fill the mark of the highest mean of each line
     """
     ax = style.new_axes(ax, 9, 3.0)
@@ -258,7 +270,9 @@ def draw_intervals(
     x: str | None = None,
     y: str | None = None,
 ) -> Axes:
-    """Up to two series of means with their intervals over a logarithmic axis: filled diamonds, then open circles.
+    """Draw up to two series of means with their intervals over a logarithmic axis.
+
+    The first has filled diamonds, the second open circles.
 
     series: {name: {place on the axis: (mean, low, high)}}
     """
@@ -270,13 +284,13 @@ def draw_intervals(
             [mean - low for mean, low, _ in points.values()],
             [high - mean for mean, _, high in points.values()],
         ]
-        look = {
+        options = {
             "color": style.SERIES[2],
             "mfc": "white" if i else None,
             "markersize": 7,
             "capsize": 4,
         }
-        ax.errorbar(places, means, bars, fmt="Do"[i], label=name, **look)
+        ax.errorbar(places, means, bars, fmt="Do"[i], label=name, **options)
     ax.axhline(0, color=style.LINE, linewidth=1)
     ax.set_xscale("log")
     ax.xaxis.set_minor_locator(NullLocator())
@@ -296,10 +310,13 @@ def draw_interaction(
     baseline: tuple[str, Sequence[float]],
     heading: str | None = None,
 ) -> Figure:
-    """Means of runs over the levels of one setting, joined for each level of another: parallel lines are no interaction.
+    """Draw means of runs over the levels of one setting, joined for each level of another.
+
+    Parallel lines are no interaction.
 
     panels: {title: {level of the other setting: (low, mean, high) for each of `levels`}}
-    baseline: its name, and for each panel the height of a dotted line;  heading: a title of the whole figure
+    baseline: its name, and for each panel the height of a dotted line
+    heading : a title of the whole figure
     """
     fig, axes = style.new_figure(
         9, 3.7 if heading else 3.4, ncols=len(panels), sharey=True, squeeze=False
@@ -313,14 +330,14 @@ def draw_interaction(
                 [mean - low for low, mean, _ in points],
                 [high - mean for _, mean, high in points],
             ]
-            look = {
+            options = {
                 "color": style.SERIES[2 * i],
                 "marker": MARKERS[i],
                 "markersize": 8,
                 "linewidth": 2,
                 "capsize": 4,
             }
-            ax.errorbar(places, means, bars, label=name, **look)
+            ax.errorbar(places, means, bars, label=name, **options)
         ax.set_xticks(range(len(levels)), levels)
         ax.set_xlim(-0.4, len(levels) - 0.6)
         style.style_axes(ax, title, x, y if ax is axes[0, 0] else "")
@@ -343,18 +360,21 @@ def draw_search(
     ax: Axes | None = None,
     title: str | None = None,
 ) -> Axes:
-    """Runs of a search as dots over learning rate and decay, both logarithmic, with their accuracy; brighter is better"""
+    """Draw runs of a search as dots over learning rate and decay, both logarithmic.
+
+    Each has its accuracy beside it; brighter is better.
+    """
     ax = style.new_axes(ax, 9, 3.2)
     dots = ax.scatter(rates, decays, c=accuracies, cmap=style.VALUES, s=120)
     color_bar(dots, ax, "color and numbers:\nvalidation accuracy")
     for rate, decay, accuracy in zip(rates, decays, accuracies, strict=True):
-        words = {
+        options = {
             "textcoords": "offset points",
             "va": "center",
             "fontsize": style.TEXT_SIZE - 1,
             "color": style.TEXT,
         }
-        ax.annotate(f"{accuracy:.3f}", (rate, decay), (9, 0), **words)
+        ax.annotate(f"{accuracy:.3f}", (rate, decay), (9, 0), **options)
     ax.set_xscale("log")
     ax.set_yscale("log")
     ax.margins(0.12)

@@ -29,16 +29,19 @@ def draw_experiment(
     images: tuple[int, int] = (0, 40),
     title: str | None = None,
 ) -> Figure:
-    """How a difference and its errors come about: two models for each seed, every image, and what is averaged.
+    """Draw how a difference and its errors come about.
+
+    Two models for each seed answer every image; then their answers are averaged.
 
     baseline, changed: whether each model classifies each image correctly, (seeds, images) booleans
-    effect           : of changed minus baseline, with difference, seeds, images, both and interval()
-    names            : of the two models;  images: the first that is drawn, and the first that is not
+    effect           : of changed minus baseline; has difference, seeds, images, both, interval()
+    names            : of the two models
+    images           : the first that is drawn, and the first that is not
     """
     sizes = {"height_ratios": (1, 1, 1.25, 1.1), "width_ratios": (2.5, 1)}
     fig, axes = style.new_figure(9, 6.2, nrows=4, ncols=2, gridspec_kw=sizes)
     style.title_figure(fig, title)
-    step, some = changed.astype(int) - baseline.astype(int), slice(*images)
+    step, columns_drawn = changed.astype(int) - baseline.astype(int), slice(*images)
     titles = [f"{name} (dark: classified correctly)" for name in names]
     titles += ["Difference (+ only the change is correct, − only the baseline)"]
     strips = (
@@ -48,7 +51,12 @@ def draw_experiment(
     )
     for (left, _), title, (cells, colors, (low, high)) in zip(axes, titles, strips, strict=False):
         left.pcolormesh(
-            cells[:, some], cmap=colors, vmin=low, vmax=high, edgecolor="white", linewidth=1
+            cells[:, columns_drawn],
+            cmap=colors,
+            vmin=low,
+            vmax=high,
+            edgecolor="white",
+            linewidth=1,
         )
         left.set_yticks(
             [seed + 0.5 for seed in range(len(cells))],
@@ -57,8 +65,8 @@ def draw_experiment(
         style.style_axes(left, title).invert_yaxis()
         left.set_xticks([])
         left.spines[:].set_visible(False)
-    for seed, image in zip(*step[:, some].nonzero(), strict=True):
-        sign = "+" if step[seed, some][image] > 0 else "−"
+    for seed, image in zip(*step[:, columns_drawn].nonzero(), strict=True):
+        sign = "+" if step[seed, columns_drawn][image] > 0 else "−"
         axes[2, 0].text(
             image + 0.5, seed + 0.52, sign, **SMALL | {"color": "white", "ha": "center"}
         )
@@ -67,12 +75,12 @@ def draw_experiment(
         right.set(xlim=(0, 1), ylim=(len(answers), 0))
         for seed, accuracy in enumerate(answers.mean(1)):
             right.text(0.2, seed + 0.5, f"{100 * accuracy:.1f}%", **SMALL)
-    draw_margins(axes[2:], step, effect, some)
+    draw_margins(axes[2:], step, effect, columns_drawn)
     return fig
 
 
 def draw_margins(axes: Any, step: Array, effect: Any, some: slice) -> None:
-    """The means of the rows and of the columns of the differences in `draw_experiment`, and the errors that they give."""
+    """Draw the means of rows and columns in `draw_experiment`, and the errors that they give."""
     (_, rows), (columns, result) = axes
     means, (low, high) = step[:, some].mean(0), effect.interval()
     rows.plot(
@@ -87,8 +95,8 @@ def draw_margins(axes: Any, step: Array, effect: Any, some: slice) -> None:
     columns.axhline(0, color=style.LINE, linewidth=1)
     columns.set(xlim=(0, len(means)), ylim=(-1.1, 1.1))
     columns.set_xticks([])
-    where = f"validation images {some.start} to {some.stop - 1} of {step.shape[1]:,}"
-    style.style_axes(columns, "Column means", where, f"mean of\n{len(step)} seeds")
+    label = f"validation images {some.start} to {some.stop - 1} of {step.shape[1]:,}"
+    style.style_axes(columns, "Column means", label, f"mean of\n{len(step)} seeds")
     mean, errors = (
         100 * effect.difference,
         (("seeds", effect.seeds, SEEDS), ("images", effect.images, IMAGES)),
@@ -97,12 +105,17 @@ def draw_margins(axes: Any, step: Array, effect: Any, some: slice) -> None:
         ax.axvline(0, color=style.LINE, linewidth=1)
         ax.set_yticks([])
         ax.set_xlim(100 * min(low, step.mean(1).min()) - 0.4, max(0, 100 * high) + 0.9)
-    look = {"markersize": 7, "capsize": 6, "linewidth": 2}
+    options = {"markersize": 7, "capsize": 6, "linewidth": 2}
     for y, (name, error, color) in enumerate(errors):
-        result.errorbar(mean, y, xerr=100 * error, fmt="o", color=color, **look)
+        result.errorbar(mean, y, xerr=100 * error, fmt="o", color=color, **options)
         result.text(mean + 100 * error + 0.25, y, f"{name} ±{100 * error:.2f}", **SMALL)
     result.errorbar(
-        mean, 2, xerr=[[mean - 100 * low], [100 * high - mean]], fmt="D", color=style.TEXT, **look
+        mean,
+        2,
+        xerr=[[mean - 100 * low], [100 * high - mean]],
+        fmt="D",
+        color=style.TEXT,
+        **options,
     )
     result.text(100 * high + 0.25, 2, "95% interval", **SMALL)
     title = f"Mean of all: {mean:.1f}".replace("-", "−")
@@ -118,12 +131,16 @@ def draw_forest(
     heading: str = "",
     title: str | None = None,
 ) -> Axes:
-    """A line for each change, the best on top: the mean difference, its 95% interval, and the standard errors within it.
+    """Draw a line for each change, the best on top.
 
-    effects: difference, low, high, seeds and images of each change, as fractions; drawn in points, hundredths of them
+    It shows the mean difference, its 95% interval, and the standard errors within it.
+
+    effects: difference, low, high, seeds and images of each change, as fractions; drawn in points,
+             hundredths of them
     passes : names of those that pass a correction, which are drawn as full squares
     limits : points at which the axis ends; a mean beyond is a triangle at the edge with its number
-    texts  : {name: text at the right}, below a heading;  before: {name: another difference}, a cross below the line
+    texts  : {name: text at the right}, below a heading
+    before : {name: another difference}, a cross below the line
     """
     ax = style.new_axes(None, 9, (0.44 if before else 0.36) * len(effects) + 1.4)
     rows = (100 * effects[["difference", "low", "high", "seeds", "images"]]).sort_values(
@@ -143,8 +160,8 @@ def draw_forest(
     ax.set_ylim(len(rows) - 0.5, -0.5)
     ax.set_xlim(*limits)
     ax.xaxis.set_major_locator(MaxNLocator(9, steps=[1, 2, 5, 10]))
-    for label, look in MARKS.items():
-        ax.plot([], [], label=label, **look)
+    for label, options in MARKS.items():
+        ax.plot([], [], label=label, **options)
     if before:
         ax.plot(
             [],
@@ -171,9 +188,12 @@ def draw_line(
     passes: bool,
     aside: float = 0.26,
 ) -> None:
-    """One change of a forest plot: its interval with the mean, the error of the seeds above it, that of the images below.
+    """Draw one change of a forest plot: its interval with the mean, and two errors.
 
-    limits: an interval that goes on beyond them ends in a triangle there;  aside: how far the errors are from the interval
+    The error of the seeds is above the interval, that of the images below.
+
+    limits: an interval that goes on beyond them ends in a triangle there
+    aside : how far the errors are from the interval
     """
     left, right = limits
     color, mean = style.SERIES[2] if passes else style.LINE, row["difference"]
@@ -205,7 +225,7 @@ def draw_line(
 
 
 def draw_cross(ax: Axes, y: float, x: float, limits: tuple[float, float]) -> None:
-    """A cross at x, or at the edge with its number"""
+    """Draw a cross at x, or at the edge with its number."""
     inside = limits[0] < x < limits[1]
     place = x if inside else limits[0] if x < 0 else limits[1]
     ax.plot(place, y, "x", color=style.TEXT, markersize=6, markeredgewidth=2, clip_on=False)
@@ -214,9 +234,9 @@ def draw_cross(ax: Axes, y: float, x: float, limits: tuple[float, float]) -> Non
 
 
 def number_beside(ax: Axes, x: float, y: float, number: float) -> None:
-    """The number of a mark at the edge of the axis, to the right of x at the left edge, and to its left at the right one"""
+    """Write the number of a mark at the edge of the axis, on the side where there is room."""
     aside, side = (10, "left") if number < 0 else (-10, "right")
-    where: dict[str, Any] = {
+    options: dict[str, Any] = {
         "va": "center",
         "ha": side,
         "textcoords": "offset points",
@@ -224,4 +244,4 @@ def number_beside(ax: Axes, x: float, y: float, number: float) -> None:
     }
     ground = {"facecolor": "white", "edgecolor": "none", "pad": 1}
     text = f"{number:+.0f}".replace("-", "−")
-    ax.annotate(text, (x, y), (aside, 0), fontsize=style.TEXT_SIZE - 1, bbox=ground, **where)
+    ax.annotate(text, (x, y), (aside, 0), fontsize=style.TEXT_SIZE - 1, bbox=ground, **options)

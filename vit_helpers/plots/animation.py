@@ -1,6 +1,7 @@
 """The animation of the README, frame by frame: a ViT classifies an image.
 
-All numbers are given and drawn as they are; between two moments, positions and widths change gradually.
+All numbers are given and drawn as they are; between two moments, positions and widths change
+gradually.
 """
 
 import math
@@ -49,7 +50,7 @@ Frames = list[tuple[Image.Image, int]]  # with their duration in milliseconds
 
 
 class Reading(NamedTuple):
-    """The forward pass of a ViT with L blocks on one image: all the numbers that the animation shows."""
+    """The forward pass of a ViT with L blocks on one image: all numbers of the animation."""
 
     image: Tensor  # (C, H, W), H = W, from 0 to 1
     patch_size: int
@@ -71,9 +72,10 @@ def read_pass(
     logits: Tensor,
     class_names: tuple[str, ...],
 ) -> Reading:
-    """What the animation shows of a forward pass with one image.
+    """Collect what the animation shows of a forward pass with one image.
 
-    tokens: before the first block and after each, L + 1 of (1, T, D);  weights: L of (1, h, T, T);  logits: (1, K)
+    tokens : before the first block and after each, L + 1 of (1, T, D)
+    weights: L of (1, h, T, T);  logits: (1, K)
     box   : (4,), of the digit: x, y, width and height in pixels
     """
     (_, H, W), (x, y, width, height) = image.shape, box.tolist()
@@ -83,8 +85,11 @@ def read_pass(
     maps = [
         row[1:].reshape(H // patch_size, W // patch_size) / patch_size**2 for row in rows
     ]  # per pixel
-    pixels = [one.repeat_interleave(patch_size, 0).repeat_interleave(patch_size, 1) for one in maps]
-    fractions = [one[y : y + height, x : x + width].sum().item() for one in pixels]
+    pixels = [
+        pixel_map.repeat_interleave(patch_size, 0).repeat_interleave(patch_size, 1)
+        for pixel_map in maps
+    ]
+    fractions = [pixel_map[y : y + height, x : x + width].sum().item() for pixel_map in pixels]
     probabilities = logits.detach().softmax(dim=1)[0]
     return Reading(
         image,
@@ -98,7 +103,7 @@ def read_pass(
 
 
 def moments(reading: Reading) -> list[tuple[str, float, float]]:
-    """The ideas in their order: question, patches, row, tokens, class token, one for each block, answer.
+    """List the ideas: question, patches, row, tokens, class token, each block, answer.
 
     returns: of each its caption, seconds of movement, seconds of rest after it
     """
@@ -114,7 +119,8 @@ def moments(reading: Reading) -> list[tuple[str, float, float]]:
             for _ in reading.weights
         ],
         (
-            f"The model predicts a {reading.class_names[best]}, with probability {reading.probabilities[best]:.2f}",
+            f"The model predicts a {reading.class_names[best]}, "
+            f"with probability {reading.probabilities[best]:.2f}",
             0.4,
             2.6,
         ),
@@ -122,7 +128,7 @@ def moments(reading: Reading) -> list[tuple[str, float, float]]:
 
 
 def draw_moment(reading: Reading, number: int = -1, progress: float = 1.0) -> Figure:
-    """The frame at `progress` (from 0 to 1) through a moment, by default the end of the last one: a new figure."""
+    """Draw the frame at `progress` (from 0 to 1) through a moment; by default all is done."""
     captions = [caption for caption, _, _ in moments(reading)]
     number %= len(captions)
     done = [float(number > k) or progress * (number == k) for k in range(1, len(captions))]
@@ -140,7 +146,7 @@ def draw_moment(reading: Reading, number: int = -1, progress: float = 1.0) -> Fi
         for i in range(1, len(tokens)):
             if (grown := eased(turn(made, i - 1, len(tokens) - 1))) > 0:
                 draw_token(ax, tokens, i, (*slot(i, len(tokens)), TALL * grown), style.PATCH)
-        if joined:  # the class token moves to the front of the row, and rises from there to where it attends from
+        if joined:  # the class token moves to the front of the row, and rises to attend
             left, *front = *slot(0, len(tokens)), TALL
             at = between([(left - 50, *front), (left, *front), STAGE], 2 * joined).tolist()
             draw_token(ax, tokens, 0, at, style.CLASS_TOKEN, 2)
@@ -164,28 +170,34 @@ def draw_moment(reading: Reading, number: int = -1, progress: float = 1.0) -> Fi
 
 
 def add_key(figure: Figure) -> Figure:
-    """A frame with a line added below it that says what the width of a line and the colors of a token are"""
+    """Add a line below a frame that says what widths of lines and colors of tokens are."""
     total = HEIGHT + KEY
     figure.set_size_inches(WIDTH / 100, total / 100)
     for ax in figure.axes:
         x, y, width, height = ax.get_position().bounds
         ax.set_position((x, (y * HEIGHT + KEY) / total, width, height * HEIGHT / total))
-    said = "width of a line: attention weight; columns: numbers of the tokens, blue below 0, red above 0"
+    text = (
+        "width of a line: attention weight; "
+        "columns: numbers of the tokens, blue below 0, red above 0"
+    )
     figure.text(
-        EDGE / WIDTH, 14 / total, said, va="center", fontsize=style.TEXT_SIZE, color=style.TEXT
+        EDGE / WIDTH, 14 / total, text, va="center", fontsize=style.TEXT_SIZE, color=style.TEXT
     )
     return figure
 
 
 def draw_frame(reading: Reading, number: int, progress: float) -> Image.Image:
-    """What `draw_moment` draws, as an image of RGB pixels: WIDTH x HEIGHT."""
+    """Draw what `draw_moment` draws, as an image of RGB pixels: WIDTH x HEIGHT."""
     canvas = FigureCanvasAgg(draw_moment(reading, number, progress))
     canvas.draw()
     return Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB")
 
 
 def draw_frames(reading: Reading, step: float = 0.065) -> Frames:
-    """All frames of the animation with their duration in milliseconds.  step: seconds between frames while things move"""
+    """Draw all frames of the animation, with their durations in milliseconds.
+
+    step: seconds between frames while things move
+    """
     pace = [(moving, rest) for _, moving, rest in moments(reading)]
     return in_time(pace, step, lambda number, progress: draw_frame(reading, number, progress))
 
@@ -193,7 +205,10 @@ def draw_frames(reading: Reading, step: float = 0.065) -> Frames:
 def in_time(
     pace: Sequence[tuple[float, float]], step: float, draw: Callable[[int, float], Image.Image]
 ) -> Frames:
-    """The frames of moments, each with its seconds of movement and of rest after it.  draw: (number, progress) -> frame"""
+    """Draw the frames of moments, each with its seconds of movement and of rest after it.
+
+    draw: (number, progress) -> frame
+    """
     frames = []
     for number, (moving, rest) in enumerate(pace):
         steps = max(1, round(moving / step))
@@ -204,7 +219,7 @@ def in_time(
 
 
 def palette() -> Image.Image:
-    """The few colors of all frames: grays, those of numbers, those of the roles and of the longest bar."""
+    """Make the few colors of all frames: grays, those of numbers, of roles, of the longest bar."""
     colors = style.CLASS_TOKEN, style.PATCH, style.SERIES[0]
     tints = [(LinearSegmentedColormap.from_list("", ["white", color]), 5) for color in colors]
     maps = [(matplotlib.colormaps["gray"], 24), (matplotlib.colormaps[style.SIGNED], 11), *tints]
@@ -218,7 +233,10 @@ def palette() -> Image.Image:
 
 
 def between(values: Sequence[Any], done: float) -> Tensor:
-    """The value after `done` of the steps between values (tensors, or tuples of numbers), the last one in part."""
+    """Interpolate: the value after `done` of the steps between values, the last one in part.
+
+    values: tensors, or tuples of numbers
+    """
     k = max(0, min(int(done), len(values) - 2))
     a, b = (torch.as_tensor(value) for value in values[k : k + 2])
     return a + eased(done - k) * (b - a)
@@ -231,7 +249,7 @@ def eased(progress: float) -> float:
 
 
 def turn(progress: float, i: int, n: int) -> float:
-    """The progress of thing i of n that move one after another, each for 35% of the time."""
+    """Compute the progress of thing i of n; they move in turn, each for 35% of the time."""
     return (progress - 0.65 * i / n) / 0.35
 
 
@@ -242,7 +260,10 @@ def slot(i: int, n: int) -> tuple[float, float, float]:
 
 
 def draw_patches(ax: Axes, image: Tensor, P: int, cut: float, row: float, weights: Tensor) -> None:
-    """The image, cut; its patches fly into the row; a dim copy stays, bright where weights (N,) are large."""
+    """Draw the image, cut; its patches fly into the row.
+
+    A dim copy stays, bright where weights (N,) are large.
+    """
     n, N = image.shape[1] // P, len(weights)
     left, top, side, _ = box = between([LARGE, SMALL], row / 0.4).tolist()
     step, flown = side / n, torch.tensor([turn(row, i, N) for i in range(N)])
@@ -273,7 +294,7 @@ def draw_patches(ax: Axes, image: Tensor, P: int, cut: float, row: float, weight
 def draw_token(
     ax: Axes, tokens: Tensor, i: int, box: Sequence[float], color: str, width: int = 1
 ) -> None:
-    """Token i as a column of numbers in a frame, on the color scale of all tokens, with white for 0."""
+    """Draw token i as a column of numbers, on the color scale of all tokens; white is 0."""
     values = (tokens[i] / tokens.abs().quantile(0.98) + 1) / 2
     colors = torch.from_numpy(matplotlib.colormaps[style.SIGNED](values.numpy())[:, :3])
     draw_pixels(ax, colors.T[..., None], box, color, width)
@@ -282,7 +303,7 @@ def draw_token(
 def draw_pixels(
     ax: Axes, pixels: Tensor, box: Sequence[float], color: str = "", width: int = 1
 ) -> None:
-    """Colors or grays (C, H, W) from 0 to 1 as squares, with a frame of this color if there is one."""
+    """Draw colors or grays (C, H, W) from 0 to 1 as squares, in a frame if it has a color."""
     left, top, wide, high = (round(number) for number in box)
     extent = (left, left + max(1, wide), top + max(1, high), top)
     ax.imshow(
@@ -297,7 +318,10 @@ def draw_pixels(
 
 
 def draw_weights(ax: Axes, weights: Tensor) -> None:
-    """A line from the class token to every token of the row, as wide as its weight; its own slot is empty."""
+    """Draw a line from the class token to every token of the row, as wide as its weight.
+
+    Its own slot is empty.
+    """
     slots, (left, top, width, height) = [slot(i, len(weights)) for i in range(len(weights))], STAGE
     draw_box(ax, (*slots[0], TALL), style.CLASS_TOKEN, linewidth=0.72)
     start = left + width / 2, top + height
@@ -309,7 +333,7 @@ def draw_weights(ax: Axes, weights: Tensor) -> None:
 
 
 def draw_answer(figure: Figure, reading: Reading, answered: float) -> None:
-    """A bar for each class, on a scale from 0 to 1; the longest has its value when it has its length."""
+    """Draw a bar for each class from 0 to 1; the longest has its value when it has its length."""
     left, top, width, height = BARS
     ax = figure.add_axes(
         (left / WIDTH, 1 - (top + height) / HEIGHT, width / WIDTH, height / HEIGHT),

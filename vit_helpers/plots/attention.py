@@ -77,8 +77,8 @@ def draw_saturation(scaling: pd.DataFrame) -> Picture:
         "largest weight": ("One weight nears 1", "largest weight"),
         "mean": ("Half of the queries\nlose their gradient", "norm of query gradient"),
     }
-    looks = (("without", style.SERIES[2], "o--", "s:"), ("with", style.SERIES[0], "o-", "s-."))
-    for name, color, dash, dots in looks:
+    styles = (("without", style.SERIES[2], "o--", "s:"), ("with", style.SERIES[0], "o-", "s-."))
+    for name, color, dash, dots in styles:
         part = scaling.loc[name]
         for ax, key in zip(axes, columns, strict=True):
             ax.plot(part.index, part[key], dash, color=color, label=f"{name} 1/√d, mean")

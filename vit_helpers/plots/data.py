@@ -28,7 +28,7 @@ def draw_rows(
     texts: Mapping[str, Sequence[str]] | None = None,
     height: float = 1.15,
 ) -> tuple[Figure, dict[str, list[Axes]]]:
-    """Rows of images on a new figure; returns the figure and a dict of each row's axes.
+    """Draw rows of images on a new figure; returns the figure and a dict of each row's axes.
 
     rows  : {name: images, each (C, H, W) from 0 to 1}; sizes may differ
     texts : {name: a text above each image of that row}, for some rows or all
@@ -70,9 +70,12 @@ def draw_dots(
     x: str | None = None,
     errors: Sequence[float] | Tensor = (),
 ) -> Axes:
-    """A line of dots for each group, one a seed, and a bar at their mean; equal numbers stand above each other.
+    """Draw a line of dots for each group, one a seed, and a bar at their mean.
 
-    groups: {name: numbers};  errors: the standard error of each mean, of which two are drawn to each side of it
+    Equal numbers stand above each other.
+
+    groups: {name: numbers}
+    errors: the standard error of each mean, of which two are drawn to each side of it
     """
     ax = style.new_axes(ax, 9, 0.55 * len(groups) + 1)
     for y, values in enumerate(groups.values()):
@@ -124,7 +127,7 @@ def draw_dots(
 
 
 def stacked(values: Sequence[float]) -> list[float]:
-    """How many places up or down each number stands, so that equal ones do not cover each other
+    """Find how many places up or down numbers stand, so that equal ones are all seen.
 
     >>> stacked([1.0, 2.0, 1.0])
     [-0.5, 0.0, 0.5]
@@ -134,7 +137,9 @@ def stacked(values: Sequence[float]) -> list[float]:
 
 
 def draw_channels(panels: Mapping[str, Tensor], bins: int = 30) -> Figure:
-    """Histograms of the values of each channel, with its mean as a line and one standard deviation on each side as a band.
+    """Draw histograms of the values of each channel, with mean and standard deviation.
+
+    The mean is a line, one standard deviation on each side a band.
 
     panels: {title: images, (n, C, H, W)}, a column for each; the channels are the rows
     """
@@ -172,7 +177,9 @@ def draw_channels(panels: Mapping[str, Tensor], bins: int = 30) -> Figure:
 
 
 def draw_hashes(images: Mapping[str, Tensor], cells: Tensor, bits: Tensor) -> Figure:
-    """Images; below each its cells and a bit for each cell, framed where it differs from that of the first image.
+    """Draw images, and below each its cells and a bit for each cell.
+
+    A bit is framed where it differs from that of the first image.
 
     images: {title: (C, H, W)};  cells: (n, g, g), from 0 to 1;  bits: (n, g, g)
     """
@@ -207,9 +214,10 @@ def draw_hashes(images: Mapping[str, Tensor], cells: Tensor, bits: Tensor) -> Fi
 
 
 def draw_confusions(tables: Mapping[str, Tensor], class_names: Sequence[str]) -> Figure:
-    """Confusion matrices side by side; each cell has its count and its fraction of the row.
+    """Draw confusion matrices side by side; each cell has its count and its fraction of the row.
 
-    Mistakes are colored by that fraction on one scale from 0 to 1, so that colors can be compared between the matrices.
+    Mistakes are colored by that fraction on one scale from 0 to 1, so that colors can be compared
+    between the matrices.
     tables: {title: (K, K)}, a row for each true class, a column for each predicted one
     """
     fig, axes = style.new_figure(9, 3.1, ncols=len(tables), squeeze=False)
@@ -240,7 +248,9 @@ def draw_confusions(tables: Mapping[str, Tensor], class_names: Sequence[str]) ->
 def draw_soft_labels(
     images: Mapping[str, Tensor], labels: Tensor, class_names: Sequence[str]
 ) -> Figure:
-    """Images with a title, and below each its label as a bar from 0 to 1, cut into the weights of two classes.
+    """Draw images with a title, and below each its label as a bar from 0 to 1.
+
+    The bar is cut into the weights of two classes.
 
     images: {title: (C, H, W)};  labels: (n, 2), rows that sum to 1
     """

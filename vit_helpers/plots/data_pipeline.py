@@ -40,10 +40,10 @@ link = partial(arrow, linewidth=1.6, mutation_scale=14)
 
 
 def draw_pipeline(photos: Mapping[str, Tensor], splits: Sequence[Tensor]) -> Figure:
-    """The stages of one image between its file and a batch, above the three splits and what each is used for.
+    """Draw the stages of one image between its file and a batch, above the three splits.
 
     photos: {name: (3, H, W), from 0 to 1}; the last one is followed, all of them make the batch
-    splits: images of the training, validation and test split, (n, C, H, W), of which a few are drawn
+    splits: images of the training, validation and test split, (n, C, H, W); a few are drawn
     """
     fig = style.blank_figure(WIDTH / 100, HEIGHT / 100)
     ax = fig.add_axes((0, 0, 1, 1), xlim=(0, WIDTH), ylim=(0, HEIGHT))
@@ -62,13 +62,13 @@ def draw_pipeline(photos: Mapping[str, Tensor], splits: Sequence[Tensor]) -> Fig
     link(ax, (452, BAND + 92), (452, ROW + 22), **dashed)
     label(ax, 444, 244, "training images only", ha="right", color=COLORS["training"])
     link(ax, (484, BAND + 92), (606, ROW + 12), **dashed)
-    words = "mean and std of the training split,\nused to normalize all three splits"
-    label(ax, 562, 244, words, ha="left", color=COLORS["training"])
+    text = "mean and std of the training split,\nused to normalize all three splits"
+    label(ax, 562, 244, text, ha="left", color=COLORS["training"])
     return fig
 
 
 def draw_stages(ax: Axes, photos: Sequence[Tensor], name: str) -> None:
-    """The upper row: one image at each stage, with an arrow between them"""
+    """Draw the upper row: one image at each stage, with an arrow between them."""
     squares = [
         F.interpolate(photo[None, :, :, 106:533], size=64, mode="area")[0] for photo in photos
     ]
@@ -99,7 +99,7 @@ def draw_stages(ax: Axes, photos: Sequence[Tensor], name: str) -> None:
 
 
 def draw_file(ax: Axes, left: float, name: str) -> None:
-    """A sheet of paper with a folded corner"""
+    """Draw a sheet of paper with a folded corner."""
     x, y, w, h, fold = left, ROW, 72, SIDE, 18
     ax.add_patch(
         Polygon(
@@ -123,7 +123,7 @@ def draw_file(ax: Axes, left: float, name: str) -> None:
 def draw_split(
     ax: Axes, left: float, width: float, name: str, title: str, use: str, images: Tensor
 ) -> None:
-    """A band with the first images of a split, its name above and its use below"""
+    """Draw a band with the first images of a split, its name above and its use below."""
     color, gap = COLORS[name], 6
     ax.add_patch(
         Rectangle((left, BAND), width, 72, facecolor=style.MUTED, edgecolor=color, linewidth=2)
@@ -140,13 +140,17 @@ def draw_split(
 def paint(
     ax: Axes, image: Tensor, x: float, y: float, width: float, height: float, signed: bool = False
 ) -> None:
-    """An image, or one channel with a sign, in a box of the axes, with a thin frame"""
+    """Draw an image, or one channel with a sign, in a box of the axes, with a thin frame."""
     low, high = (-2.5, 2.5) if signed else (0, 1)
-    look: dict[str, Any] = {"cmap": style.SIGNED if signed else "gray", "vmin": low, "vmax": high}
+    options: dict[str, Any] = {
+        "cmap": style.SIGNED if signed else "gray",
+        "vmin": low,
+        "vmax": high,
+    }
     pixels = image[0] if image.shape[0] == 1 else image.permute(1, 2, 0)
     box = (x, x + width, y, y + height)
     order = 2 + len(ax.images) / 100  # later ones in front of earlier ones
-    ax.imshow(pixels, extent=box, aspect="auto", interpolation="nearest", zorder=order, **look)
+    ax.imshow(pixels, extent=box, aspect="auto", interpolation="nearest", zorder=order, **options)
     ax.add_patch(
         Rectangle(
             (x, y), width, height, fill=False, edgecolor="white", linewidth=1, zorder=order + 0.001

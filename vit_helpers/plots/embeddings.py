@@ -35,9 +35,12 @@ def number_patches(
 def draw_patch_similarity(
     image: Tensor, patch_size: int, tables: dict[str, Tensor], chosen: Sequence[int]
 ) -> Figure:
-    """For a few patches, maps of the cosines with all patches: each number in a map is that of the patch in its place.
+    """Draw, for a few patches, maps of their cosines with all patches.
 
-    image: (C, H, W), from 0 to 1;  tables: name of a row of maps, and its cosines, (N, N);  chosen: numbers of patches
+    Each number in a map is that of the patch in its place.
+
+    image : (C, H, W), from 0 to 1;  tables: {name of a row of maps: its cosines, (N, N)}
+    chosen: numbers of patches
     """
     grid = (image.shape[1] // patch_size, image.shape[2] // patch_size)
     numbers = [str(i) for i in range(grid[0] * grid[1])]
@@ -70,9 +73,12 @@ def draw_patch_similarity(
 def draw_equation(
     image: Tensor, x: Tensor, projection: Tensor, class_token: Tensor, positions: Tensor
 ) -> Figure:
-    """Equation 1 with its numbers: patches times E, the class token in front, position embeddings added.
+    """Draw equation 1 with its numbers.
 
-    image: (H, W), of which x are the patches, (N, P*P); projection: (P*P, D); class_token: (D); positions: (N + 1, D)
+    Patches are multiplied by E, the class token is put in front, position embeddings are added.
+
+    image      : (H, W), of which x are the patches, (N, P*P);  projection: (P*P, D)
+    class_token: (D,);  positions: (N + 1, D)
     """
     (N, pixels), D, width, side = x.shape, len(class_token), 1.2, round(x.shape[1] ** 0.5)
     tokens = x @ projection
@@ -134,13 +140,15 @@ def draw_equation(
     )
     for sign, x_sign in (("+", left + 4.05), ("=", left + 8.55)):
         write(ax, x_sign, middle, sign, weight="bold")
-    one, other, total = (
-        short(float(table), 1) for table in (tokens[0, 0], positions[1, 0], z0[1, 0])
+    numbers = (tokens[0, 0], positions[1, 0], z0[1, 0])
+    first, position, total = (short(float(number), 1) for number in numbers)
+    lines = (
+        "first number of patch 0's token:",
+        " ".join(product(x[0], projection[:, 0])),
+        "after adding its position embedding:",
+        f"{first} + {position} = {total}",
     )
-    said = ("first number of patch 0's token:", " ".join(product(x[0], projection[:, 0])))
-    for line, text in enumerate(
-        (*said, "after adding its position embedding:", f"{one} + {other} = {total}")
-    ):
+    for line, text in enumerate(lines):
         write(ax, left + 4.5, 2.7 + 0.9 * line, text, ha="left")
     return fig
 
@@ -152,7 +160,7 @@ def draw_changes(
     x: str = "",
     scale: dict[str, float] | None = None,
 ) -> Axes:
-    """A few numbers of very different sizes as dots on a logarithmic axis, each with its value beside it.
+    """Draw a few numbers of very different sizes as dots on a logarithmic axis, with their values.
 
     changes: name of a row, and its number above 0;  x: what the numbers are
     scale  : name and value of a dashed line to compare them with
@@ -183,7 +191,7 @@ def draw_changes(
 
 
 def power_of_ten(number: float) -> str:
-    r"""A number as a factor and a power of ten, for matplotlib
+    r"""Write a number as a factor and a power of ten, for matplotlib
 
     >>> power_of_ten(1.42e-6)
     '$1.4 \\cdot 10^{-6}$'

@@ -25,7 +25,7 @@ def draw_similarity(
     low: float = -0.6,
     cmap: Any = style.VALUES,
 ) -> tuple[Axes, AxesImage]:
-    """A grid of small maps, one for each place of the grid: how similar its vector is to those of all places.
+    """Draw a grid of small maps: how similar the vector of each place is to those of all places.
 
     similar: (N, N), at most 1;  grid: rows and columns of places
     low    : the value of the lowest color;  cmap: `style.SIGNED` with low = -1 shows the sign
@@ -36,14 +36,14 @@ def draw_similarity(
     canvas = torch.full(
         (rows * (rows + 1) - 1, cols * (cols + 1) - 1), float("nan")
     )  # white lines between the maps
-    for n, one in enumerate(similar.detach().cpu()):
+    for n, vector_map in enumerate(similar.detach().cpu()):
         r, c = divmod(n, cols)
-        canvas[r * (rows + 1) :, c * (cols + 1) :][:rows, :cols] = one.reshape(grid)
+        canvas[r * (rows + 1) :, c * (cols + 1) :][:rows, :cols] = vector_map.reshape(grid)
     return ax, ax.imshow(canvas, cmap=cmap, vmin=low, vmax=1, interpolation="nearest")
 
 
 def frame_maps(ax: Axes, grid: tuple[int, int]) -> Axes:
-    """A thin frame around every small map of `draw_similarity`, for color maps whose zero is white"""
+    """Frame every small map of `draw_similarity` thinly, for color maps whose zero is white."""
     rows, cols = grid
     for r in range(rows):
         for c in range(cols):
@@ -63,7 +63,9 @@ def frame_maps(ax: Axes, grid: tuple[int, int]) -> Axes:
 
 
 def draw_halo(halo: pd.DataFrame, ax: Axes | None = None, title: str | None = None) -> Axes:
-    """A column for each way to train: a mark for each seed, for positions beside each other and for those far apart.
+    """Draw a column for each way to train, with marks for each seed.
+
+    One mark is of positions beside each other, one of those far apart.
 
     halo: rows of a training, with the columns augmentation, beside and far
     """
@@ -92,9 +94,10 @@ def draw_numbered_map(
     place: int | None = None,
     texts: Sequence[str] | None = None,
 ) -> tuple[Axes, AxesImage]:
-    """A grid of cosines with the number in every cell of a small grid, and a frame around one place.
+    """Draw a grid of cosines, in a small one with numbers, and a frame around one place.
 
-    values: (rows, cols), from -1 to 1;  place: counted along the rows;  texts: for the cells, instead of the cosines
+    values: (rows, cols), from -1 to 1;  place: counted along the rows
+    texts : for the cells, instead of the cosines
     returns: the axes, and what was drawn, for `color_bar`
     """
     ax = style.style_axes(style.new_axes(ax, 4, 4), title, "column", "row")
@@ -131,17 +134,17 @@ def draw_accuracies(
     title: str | None = None,
     scale: dict[str, float] | None = None,
 ) -> Axes:
-    """A bar for each way to classify the same images, the mean of its draws, with a dot for each of several draws.
+    """Draw a bar for each way to classify the same images: the mean of its draws.
+
+    Where there are several draws, each is a dot.
 
     draws: name of a bar, and accuracies from 0 to 1
     scale: name and accuracy of a dashed line to compare them with
     """
     ax = style.new_axes(ax, 9, 2.8)
     for row, values in enumerate(draws.values()):
-        middle, said = (
-            sum(values) / len(values),
-            f", mean of {len(values)} draws (dots)" if len(values) > 1 else "",
-        )
+        middle = sum(values) / len(values)
+        note = f", mean of {len(values)} draws (dots)" if len(values) > 1 else ""
         ax.barh(row, middle, color=style.SERIES[0], height=0.65)
         if (
             len(values) > 1
@@ -151,7 +154,7 @@ def draw_accuracies(
         ax.text(
             max([middle, *values]) + 0.015,
             row,
-            f"{middle:.2f}{said}",
+            f"{middle:.2f}{note}",
             va="center",
             fontsize=style.TEXT_SIZE,
         )
@@ -167,7 +170,9 @@ def draw_accuracies(
 
 
 def clearest_column(*panels: Tensor) -> tuple[int, int]:
-    """The channel and the column whose palest cell has the strongest color, all cells having the same sign, in all panels.
+    """Find the channel and the column whose palest cell has the strongest color in all panels.
+
+    All its cells have the same sign.
 
     panels: (D, rows, cols) each
     """
@@ -181,7 +186,7 @@ def clearest_column(*panels: Tensor) -> tuple[int, int]:
 def column_as_picture(
     column: int, grid: tuple[int, int], new_grid: tuple[int, int]
 ) -> list[list[Box]]:
-    """Where the cells of a column are after resizing the grid: a list of boxes for each row of the old grid.
+    """Find where a column's cells are after resizing the grid: boxes for each old row.
 
     >>> column_as_picture(1, (2, 2), (4, 4))
     [[(1.5, -0.5, 2.0, 2.0)], [(1.5, 1.5, 2.0, 2.0)]]
@@ -193,7 +198,9 @@ def column_as_picture(
 def column_as_list(
     column: int, grid: tuple[int, int], new_grid: tuple[int, int]
 ) -> list[list[Box]]:
-    """Where they are after stretching the list of all cells: two boxes where one runs over the end of a row.
+    """Find where they are after stretching the list of all cells.
+
+    A cell that runs over the end of a row has two boxes.
 
     >>> column_as_list(1, (2, 2), (3, 3))
     [[(1.75, -0.5, 0.75, 1.0), (-0.5, 0.5, 1.5, 1.0)], [(0.25, 1.5, 2.25, 1.0)]]
@@ -218,9 +225,10 @@ def draw_column(
     ax: Axes | None = None,
     title: str | None = None,
 ) -> tuple[Axes, AxesImage]:
-    """One channel of the position embeddings as a picture, with the cells of a column framed and joined by arrows.
+    """Draw one channel of the position embeddings, a column's cells framed and joined by arrows.
 
-    sheet: (rows, cols);  pieces: boxes for each cell of the column, from top to bottom;  limit: the value of full color
+    sheet : (rows, cols);  limit: the value of full color
+    pieces: boxes for each cell of the column, from top to bottom
     returns: the axes, and what was drawn, for `color_bar`
     """
     ax = style.hide_axes(style.new_axes(ax, 4, 4), title)

@@ -22,7 +22,7 @@ WIDEST = 5  # numbers of a token that fit the picture of layer norm
 
 
 def draw_layer_norm(tokens: Tensor, labels: Sequence[str], eps: float = 1e-6) -> Figure:
-    """Tokens, the mean and the variance of each row, and the normalized tokens, with all numbers in the cells.
+    """Draw tokens, the mean and the variance of each row, and the normalized tokens in cells.
 
     tokens: (T, D) with D from 2 to 5;  labels: T names
     raises: ValueError if they are not rows of 2 to 5 numbers, or too large for their cells
@@ -79,7 +79,7 @@ def draw_layer_norm(tokens: Tensor, labels: Sequence[str], eps: float = 1e-6) ->
 
 
 def significant(numbers: Tensor, digits: int = 3) -> list[str]:
-    """Numbers as texts for cells: two digits behind the point, and `digits` significant ones below 0.1.
+    """Write numbers for cells: two digits behind the point, `digits` significant ones below 0.1.
 
     >>> significant(torch.tensor([2.0, 0.666, -0.0, 0.00123, -6.67e-7]))
     ['2', '0.67', '0', '0.00123', '-6.67e-7']
@@ -93,12 +93,17 @@ def significant(numbers: Tensor, digits: int = 3) -> list[str]:
 
 
 def signed(numbers: Tensor) -> Tensor:
-    """The colors of cells on the signed map from -2 to 2: (rows, columns) -> (rows, columns, 3)"""
+    """Find the colors of cells on the signed map from -2 to 2.
+
+    numbers: (rows, columns);  returns: (rows, columns, 3)
+    """
     return torch.from_numpy(colormaps[style.SIGNED]((numbers / 4 + 0.5).numpy())[..., :3])
 
 
 def draw_mlp(token: Tensor, mlp: Any) -> Figure:
-    """One token on its way through an MLP, with all numbers in the cells, positive ones red and negative ones blue.
+    """Draw one token on its way through an MLP, with all numbers in the cells.
+
+    Positive ones are red, negative ones blue.
 
     token: (D,) with D = 4;  mlp: a module with `fc1`, `act` and `fc2`
     """
@@ -140,9 +145,12 @@ def draw_stream(
     title: str | None = None,
     ends: tuple[str, str] = ("in", "out"),
 ) -> Axes:
-    """A residual stream from left to right; each branch leaves it, passes its boxes, and is added back.
+    """Draw a residual stream from left to right.
 
-    branches: a list of {name of a box: color};  ends: what the stream is called where it comes in and goes out
+    Each branch leaves it, passes its boxes, and is added back.
+
+    branches: a list of {name of a box: color}
+    ends    : what the stream is called where it comes in and goes out
     """
     ax = style.hide_axes(style.new_axes(ax, 9, 2.6), title)
     ax.set(xlim=(0, 10), ylim=(-0.55, 1.8))
@@ -157,7 +165,7 @@ def draw_stream(
 
 
 def draw_branch(ax: Axes, boxes: Mapping[str, str], left: float, width: float) -> None:
-    """One branch: up from the stream, through its boxes, down to a plus"""
+    """Draw one branch: up from the stream, through its boxes, down to a plus."""
     right = left + width
     ax.plot([left, left, right], [0, 1, 1], color=style.TEXT, linewidth=1.5, zorder=1)
     arrow(ax, (right, 1.01), (right, 0.17), linewidth=1.5)
@@ -187,20 +195,20 @@ def draw_branch(ax: Axes, boxes: Mapping[str, str], left: float, width: float) -
             "zorder": 2,
         }
         ax.add_patch(FancyBboxPatch(corner, 0.68 * step, 0.56, **box))
-        where = {
+        options = {
             "ha": "center",
             "va": "center",
             "fontsize": style.TEXT_SIZE,
             "color": style.TEXT,
             "zorder": 3,
         }
-        ax.text(left + (i + 0.5) * step, 1, name, **where)
+        ax.text(left + (i + 0.5) * step, 1, name, **options)
 
 
 def draw_spread(
     values: Tensor | Sequence[Sequence[float]], ax: Axes, label: str, **options: Any
 ) -> Line2D:
-    """A line through the geometric mean of several runs, and a band from the smallest to the largest.
+    """Draw a line through the geometric mean of runs, and a band from smallest to largest.
 
     values: (runs, points), all positive;  options: as for `plot`
     """
@@ -217,7 +225,10 @@ def draw_spread(
 def draw_sizes(
     groups: Mapping[str, tuple[Tensor, str]], ax: Axes | None = None, title: str | None = None
 ) -> Axes:
-    """A dot for every token: its mean and its standard deviation.  groups: {name: (tokens (T, D), color)}"""
+    """Draw a dot for every token: its mean and its standard deviation.
+
+    groups: {name: (tokens (T, D), color)}
+    """
     ax = style.style_axes(style.new_axes(ax, 4, 3), title)
     for (name, (tokens, color)), mark in zip(groups.items(), DOTS, strict=False):
         tokens = torch.as_tensor(tokens).detach()
@@ -229,7 +240,9 @@ def draw_sizes(
 
 
 def draw_normalizations(panels: Mapping[str, Tensor], names: Sequence[str]) -> Figure:
-    """A panel for each way to normalize, on the same axes; where all tokens are at one point, a ring and an arrow mark it.
+    """Draw a panel for each way to normalize, on the same axes.
+
+    Where all tokens are at one point, a ring and an arrow mark it.
 
     panels: {title: tokens of two images (2, T, D)};  names: of the images
     """
@@ -242,9 +255,9 @@ def draw_normalizations(panels: Mapping[str, Tensor], names: Sequence[str]) -> F
         if max(mean.max() - mean.min(), deviation.max() - deviation.min()) < 0.05:
             point = (float(mean.mean()), float(deviation.mean()))
             ax.plot(*point, "o", markersize=18, fillstyle="none", color=style.TEXT)
-            where = (point[0] + 0.1, 0.5 * point[1])
-            ax.annotate(f"all {mean.numel()} tokens", where, fontsize=style.TEXT_SIZE)
-            arrow(ax, (where[0] + 0.5, where[1] + 0.1), point, shrinkA=2, shrinkB=11)
+            label_at = (point[0] + 0.1, 0.5 * point[1])
+            ax.annotate(f"all {mean.numel()} tokens", label_at, fontsize=style.TEXT_SIZE)
+            arrow(ax, (label_at[0] + 0.5, label_at[1] + 0.1), point, shrinkA=2, shrinkB=11)
     axes[0, 0].legend(fontsize=style.TEXT_SIZE - 1, frameon=False, markerscale=1.5)
     axes[0, 0].set_ylabel("standard deviation", fontsize=style.TEXT_SIZE)
     fig.supxlabel("mean of the numbers of a token", fontsize=style.TEXT_SIZE)
@@ -252,15 +265,24 @@ def draw_normalizations(panels: Mapping[str, Tensor], names: Sequence[str]) -> F
 
 
 def draw_branches(values: Sequence[float], ax: Axes | None = None) -> Axes:
-    """Two bars for each block, of its attention and of its MLP.  values: of attention and MLP in turn"""
+    """Draw two bars for each block, of its attention and of its MLP.
+
+    values: of attention and MLP in turn
+    """
     ax = style.new_axes(ax, 4, 3)
     blocks = range(1, len(values) // 2 + 1)
     for start, (name, color, hatch) in enumerate(
         (("attention", ATTENTION, ""), ("MLP", MLP, "//"))
     ):
-        where = [block + (start - 0.5) * 0.44 for block in blocks]
+        positions = [block + (start - 0.5) * 0.44 for block in blocks]
         ax.bar(
-            where, values[start::2], 0.4, color=color, hatch=hatch, edgecolor="white", label=name
+            positions,
+            values[start::2],
+            0.4,
+            color=color,
+            hatch=hatch,
+            edgecolor="white",
+            label=name,
         )
     ax.set_xticks(blocks)
     return ax
@@ -269,12 +291,15 @@ def draw_branches(values: Sequence[float], ax: Axes | None = None) -> Axes:
 def draw_runs_apart(
     values: Mapping[int, Sequence[float]], ax: Axes, shift: float, label: str, **options: Any
 ) -> None:
-    """A dot for each run, side by side, so that runs with equal results are seen as several.
+    """Draw a dot for each run, side by side, so that runs with equal results are seen as several.
 
-    values: {depth: a result for each run}, the depths evenly spaced from left to right;  shift: of this group, in steps
+    values: {depth: a result for each run}, the depths evenly spaced from left to right
+    shift : of this group, in steps
     """
     for i, (_, results) in enumerate(sorted(values.items())):
         middle = (len(results) - 1) / 2
-        where = [i + shift + 0.05 * (run - middle) for run in range(len(results))]
-        ax.plot(where, results, linestyle="none", markersize=5, label="" if i else label, **options)
+        positions = [i + shift + 0.05 * (run - middle) for run in range(len(results))]
+        ax.plot(
+            positions, results, linestyle="none", markersize=5, label="" if i else label, **options
+        )
     ax.set_xticks(range(len(values)), [str(depth) for depth in sorted(values)])

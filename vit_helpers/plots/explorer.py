@@ -34,10 +34,14 @@ def draw_choice(
     head: int = 0,
     query: Query = None,
 ) -> Figure:
-    """One head of a block for an image, large, and beside it all images and all heads of the block, the chosen ones framed.
+    """Draw one head of a block for an image, large, beside all images and all heads of the block.
 
-    images: (B, C, H, W), from 0 to 1;  maps(block, query): what a token attends to, (B, h, rows, cols)
-    query : (row, column) of the query's patch; None for the class token;  block, head, image: numbers that count from 0
+    The chosen image and the chosen head are framed.
+
+    images: (B, C, H, W), from 0 to 1
+    maps  : of a block and a query: what that token attends to, (B, h, rows, cols)
+    query : (row, column) of the query's patch; None for the class token
+    block, head, image: numbers that count from 0
     """
     each = maps(block, query)[image]  # (h, rows, cols)
     count = max(len(images), len(each))
@@ -66,13 +70,13 @@ def draw_choice(
 
 
 def frame_chosen(ax: Axes, chosen: bool) -> None:
-    """A frame around the axes of what is chosen."""
+    """Frame the axes of what is chosen."""
     if chosen:
         draw_box(ax, (0, 0, 1, 1), style.TEXT, linewidth=3, transform=ax.transAxes, clip_on=False)
 
 
 def name_choice(block: int, head: int, query: Query) -> str:
-    """Which map it is, with numbers that count from 1 for block and head"""
+    """Say which map it is, with numbers that count from 1 for block and head."""
     who = "class token" if query is None else f"patch {query}"
     return f"Block {block + 1}, head {head + 1}, query: {who}"
 
@@ -80,19 +84,21 @@ def name_choice(block: int, head: int, query: Query) -> str:
 def tell_choice(
     maps: Maps, image: int = 0, block: int = 0, head: int = 0, query: Query = None
 ) -> str:
-    """The alt text of that picture, with the largest weight and its place, counted from 1"""
+    """Write the alt text of that picture, with the largest weight and its place, counted from 1."""
     weights = maps(block, query)[image, head]
     row, col = divmod(weights.argmax().item(), weights.shape[1])
-    where = f"row {row + 1}, column {col + 1} of {weights.shape[0]} x {weights.shape[1]}"
-    return f"{name_choice(block, head, query)}: the largest weight, {weights.max():.2f}, is on the patch in {where}."
+    position = f"row {row + 1}, column {col + 1} of {weights.shape[0]} x {weights.shape[1]}"
+    name = name_choice(block, head, query)
+    return f"{name}: the largest weight, {weights.max():.2f}, is on the patch in {position}."
 
 
 def draw_reading(
     ink: Tensor, pixels: Tensor, patch_size: int, probabilities: Tensor, names: Sequence[str]
 ) -> Figure:
-    """A drawing, the pixels that the model gets with the cuts between patches, and a bar for each class.
+    """Draw a drawing, the pixels that the model gets, cut into patches, and a bar for each class.
 
-    ink: (H, W) and pixels: (S, S), from 0 for paper to 1 for ink;  probabilities: (K,);  names: of the K classes
+    ink          : (H, W) and pixels: (S, S), from 0 for paper to 1 for ink
+    probabilities: (K,);  names: of the K classes
     """
     fig, (left, middle, right) = style.new_figure(9, 3.1, ncols=3)
     draw_image(1 - ink[None], left, "a drawing")
@@ -119,7 +125,10 @@ def draw_reading(
 
 
 def draw_stroke(points: list[list[float]], side: int = 280, pen: int = 22) -> Tensor:
-    """A line through points, from 0 to 1, as a round pen of this width in pixels draws it: (side, side), 0 paper to 1 ink"""
+    """Draw a line through points, from 0 to 1, with a round pen of this width in pixels.
+
+    returns: (side, side), from 0 for paper to 1 for ink
+    """
     ends = side * torch.tensor(points)
     start, along = ends[:-1], ends.diff(dim=0)
     pixels = torch.cartesian_prod(*2 * [torch.arange(side) + 0.5]).flip(

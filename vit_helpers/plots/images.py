@@ -18,7 +18,7 @@ from vit_helpers.plots import style
 
 
 def draw_image(image: Tensor, ax: Axes | None = None, title: str | None = None) -> Axes:
-    """One image, gray or color.  image: (C, H, W), from 0 to 1"""
+    """Draw one image, gray or color.  image: (C, H, W), from 0 to 1."""
     ax = style.hide_axes(style.new_axes(ax, 4, 4), title)
     gray = image.shape[0] == 1
     ax.imshow(
@@ -37,9 +37,10 @@ def draw_image_grid(
     columns: int = 8,
     numbered: bool = False,
 ) -> Figure:
-    """Many images side by side on a new figure, which is returned.
+    """Draw many images side by side on a new figure.
 
-    images: (n, C, H, W), from 0 to 1;  titles: n texts;  numbered: write numbers at rows and columns, from 0
+    images  : (n, C, H, W), from 0 to 1;  titles: n texts
+    numbered: write numbers at rows and columns, from 0
     """
     if titles and len(titles) != len(images):
         raise ValueError(f"{len(titles)} titles do not fit {len(images)} images")
@@ -53,18 +54,18 @@ def draw_image_grid(
             draw_image(images[i], ax)
             ax.set_title(titles[i] if titles else "", fontsize=style.TEXT_SIZE, color=style.TEXT)
     if numbered:
-        look = {"fontsize": style.TEXT_SIZE, "color": style.TEXT}
+        options = {"fontsize": style.TEXT_SIZE, "color": style.TEXT}
         for col, ax in enumerate(axes[0]):
-            ax.set_title(f"column {col}", **look)
+            ax.set_title(f"column {col}", **options)
         for row, ax in enumerate(axes[:, 0]):
             ax.text(
-                -0.1, 0.5, f"row {row}", ha="right", va="center", transform=ax.transAxes, **look
+                -0.1, 0.5, f"row {row}", ha="right", va="center", transform=ax.transAxes, **options
             )
     return fig
 
 
 def mark_wrong(fig: Figure, wrong: Sequence[bool]) -> None:
-    """A cross behind the title's first line, and a thick frame, for each misclassified image of a grid."""
+    """Mark each misclassified image of a grid by a cross in its title, and by a thick frame."""
     for ax, is_wrong in zip(fig.axes, wrong, strict=False):
         if is_wrong:
             first, *rest = ax.get_title().split("\n")
@@ -85,7 +86,7 @@ def mark_wrong(fig: Figure, wrong: Sequence[bool]) -> None:
 
 
 def draw_grid(ax: Axes, image_size: tuple[int, int], patch_size: int, color: str = "white") -> Axes:
-    """Thin lines between the patches of an image drawn on ax.  image_size: (H, W) in pixels"""
+    """Draw thin lines between the patches of an image.  image_size: (H, W) in pixels."""
     H, W = image_size
     for y in range(patch_size, H, patch_size):
         ax.axhline(y - 0.5, color=color, linewidth=1)
@@ -101,11 +102,13 @@ def draw_over(
     title: str | None = None,
     top: float | None = None,
 ) -> tuple[Axes, AxesImage]:
-    """A map of magnitudes as a veil over an image in light gray.
+    """Draw a map of magnitudes as a veil over an image in light gray.
 
-    The opacity grows with the square root of the number, so that small ones can be seen beside large ones.
+    The opacity grows with the square root of the number, so that small ones can be seen beside
+    large ones.
 
-    image: (C, H, W), from 0 to 1;  heat: (rows, cols), a number for each patch;  top: the number drawn darkest
+    image  : (C, H, W), from 0 to 1;  heat: (rows, cols), a number for each patch
+    top    : the number drawn darkest
     returns: the axes, and what was drawn, for `color_bar`
     """
     H, W = image.shape[1:]
@@ -125,11 +128,15 @@ def draw_squares(
     top: float = 1,
     alpha: float = 1,
 ) -> Axes:
-    """The attention weights of one query as squares on the patches of an image in light gray: the area is the weight.
+    """Draw the attention weights of one query as squares on the patches of an image in gray.
+
+    The area of a square is the weight.
 
     image: (C, H, W), from 0 to 1;  weights: (N,) of the patches;  grid: rows and columns of patches
-    top  : the weight whose square fills its patch; larger ones are drawn no larger (`square_key` says so)
-    alpha: opacity of the squares; if the image shows through, small squares have no edge, which would hide them
+    top  : the weight whose square fills its patch; larger ones are drawn no larger, as
+           `square_key` says
+    alpha: opacity of the squares; if the image shows through, small squares have no edge, which
+           would hide them
     """
     ax = draw_image(0.5 + image.mean(dim=0, keepdim=True) / 2, ax, title)
     height, width = (size / count for size, count in zip(image.shape[1:], grid, strict=True))
@@ -138,21 +145,20 @@ def draw_squares(
         side = min(max(weight, 0) / top, 1) ** 0.5
         corner = ((col + 0.5 - side / 2) * width - 0.5, (row + 0.5 - side / 2) * height - 0.5)
         edge = 0 if alpha < 1 and side < 0.35 else 0.8
-        look = {
+        options = {
             "facecolor": to_rgba(style.SERIES[2], alpha),
             "edgecolor": "white",
             "linewidth": edge,
         }
-        ax.add_patch(Rectangle(corner, side * width, side * height, **look))
+        ax.add_patch(Rectangle(corner, side * width, side * height, **options))
     return ax
 
 
 def square_key(fig: Figure, top: float = 1) -> None:
     """Explain below a figure what the areas of `draw_squares` mean."""
-    fig.supxlabel(
-        f"area of a square: attention weight (a square that fills its patch: {top:g}{' or more' if top < 1 else ''})",
-        fontsize=style.TEXT_SIZE,
-    )
+    full = f"{top:g} or more" if top < 1 else f"{top:g}"
+    text = f"area of a square: attention weight (a square that fills its patch: {full})"
+    fig.supxlabel(text, fontsize=style.TEXT_SIZE)
 
 
 def draw_bars(
@@ -162,17 +168,17 @@ def draw_bars(
     title: str | None = None,
     chosen: int | None = None,
 ) -> Axes:
-    """A horizontal bar for each value from 0 to 1.  chosen: the number of the bar that is darker and carries its value"""
+    """Draw a horizontal bar for each value from 0 to 1.
+
+    chosen: the number of the bar that is darker and carries its value
+    """
     ax = style.new_axes(ax, 4, 4)
     values = torch.as_tensor(values).tolist()
     colors = [style.SERIES[0] if i == chosen else style.LINE for i in range(len(values))]
     ax.barh(range(len(values)), values, color=colors)
     if chosen is not None:
-        place, look = (
-            values[chosen] + 0.03,
-            {"va": "center", "fontsize": style.TEXT_SIZE, "color": style.TEXT},
-        )
-        ax.text(place, chosen, f"{values[chosen]:.2f}", **look)
+        options = {"va": "center", "fontsize": style.TEXT_SIZE, "color": style.TEXT}
+        ax.text(values[chosen] + 0.03, chosen, f"{values[chosen]:.2f}", **options)
     ax.set_yticks(range(len(values)), labels)
     ax.set_xlim(0, 1)
     ax.invert_yaxis()
@@ -182,7 +188,10 @@ def draw_bars(
 def draw_box(
     ax: Axes, box: tuple[float, float, float, float], color: str, **style: Any
 ) -> Rectangle:
-    """A rectangle without filling: box = (left, bottom, width, height) in the axes' data units"""
+    """Draw a rectangle without filling.
+
+    box: (left, bottom, width, height) in the axes' data units
+    """
     left, bottom, width, height = box
     return ax.add_patch(
         Rectangle((left, bottom), width, height, fill=False, edgecolor=color, **style)
@@ -197,9 +206,10 @@ def color_bar(
     shrink: float = 0.8,
     location: Any = "right",
 ) -> Colorbar:
-    """A scale beside the axes that names what the colors mean.
+    """Draw a scale beside the axes that names what the colors mean.
 
-    extend  : "min" or "max" where values run on beyond it;  shrink: its length, as a fraction of the axes' height or width
+    extend  : "min" or "max" where values run on beyond it
+    shrink  : its length, as a fraction of the axes' height or width
     location: "right", "left" or "bottom"
     """
     fig = np.ravel(axes)[0].figure

@@ -32,9 +32,12 @@ MARKS = (("o", style.SERIES[0]), ("s", style.SERIES[1]), ("D", style.SERIES[2]))
 def draw_row_as_map(
     image: Tensor, weights: Tensor, grid: tuple[int, int], top: float = TOP
 ) -> Figure:
-    """What an attention map is: the class token's row of the weights, laid out as a strip and folded into the patches' grid.
+    """Draw what an attention map is: a row of the weights, folded into the grid of patches.
 
-    image: (C, H, W), from 0 to 1;  weights: (T, T) of one head, the class token first;  top: the weight drawn darkest
+    The row is the class token's; it is laid out as a strip first.
+
+    image: (C, H, W), from 0 to 1;  weights: (T, T) of one head, the class token first
+    top  : the weight drawn darkest
     """
     rows, cols = grid
     fig, axes = style.new_figure(
@@ -71,25 +74,25 @@ def draw_row_as_map(
     H, W = image.shape[1:]
     draw_grid(folded, (H, W), W // cols)
     for row in range(rows):
-        said = f"{1 + row * cols} to {(row + 1) * cols}"
+        text = f"{1 + row * cols} to {(row + 1) * cols}"
         folded.text(
             -1.2,
             (row + 0.5) * H / rows - 0.5,
-            said,
+            text,
             ha="right",
             va="center",
             fontsize=style.TEXT_SIZE - 1,
         )
-    look = {
+    options = {
         "arrowprops": {"arrowstyle": "-|>", "color": style.TEXT, "linewidth": 2},
         "annotation_clip": False,
     }
     arrow = matrix.annotate(
-        "", (-0.8, 0), (T - 0.5, 0), xycoords=strip.transData, textcoords="data", **look
+        "", (-0.8, 0), (T - 0.5, 0), xycoords=strip.transData, textcoords="data", **options
     )
     arrow.set_in_layout(False)
     down = strip.annotate(
-        "", (0.98, 1), (0.98, 0), xycoords=folded.transAxes, textcoords="axes fraction", **look
+        "", (0.98, 1), (0.98, 0), xycoords=folded.transAxes, textcoords="axes fraction", **options
     )
     down.set_in_layout(False)
     square_key(fig, top)
@@ -97,7 +100,7 @@ def draw_row_as_map(
 
 
 def frame_query(ax: Axes, query: Query, patch_size: int) -> None:
-    """A frame around the patch that is the query."""
+    """Frame the patch that is the query."""
     if query is not None:
         (row, col), P = query, patch_size
         draw_box(
@@ -110,7 +113,7 @@ def frame_query(ax: Axes, query: Query, patch_size: int) -> None:
 
 
 def frame_object(ax: Axes, box: Tensor) -> None:
-    """A dashed frame around an object.  box: (4,), x, y, width and height in pixels"""
+    """Frame an object with dashes.  box: (4,), x, y, width and height in pixels."""
     x, y, width, height = box.tolist()  # pixel 0 is drawn from -0.5 to 0.5
     draw_box(
         ax,
@@ -123,7 +126,7 @@ def frame_object(ax: Axes, box: Tensor) -> None:
 
 
 def draw_map(image: Tensor, heat: Tensor, ax: Axes, title: str | None, top: float) -> Axes:
-    """A map (rows, cols) as squares on the patches of an image, which is seen through them; see `draw_squares`."""
+    """Draw a map (rows, cols) as squares on the patches of an image, which is seen through them."""
     rows, cols = heat.shape
     return draw_squares(image, heat, (rows, cols), ax, title, top, ALPHA)
 
@@ -136,9 +139,10 @@ def draw_maps(
     top: float = TOP,
     name: str = "",
 ) -> Figure:
-    """A row of images for each kind of map, with the map as squares and the object's frame.
+    """Draw a row of images for each kind of map, with the map as squares and the object's frame.
 
-    images: (B, C, H, W);  maps: {name: (B, rows, cols)}, shares of a whole;  boxes: (B, 4);  titles: of the B columns
+    images: (B, C, H, W);  maps: {name: (B, rows, cols)}, shares of a whole
+    boxes : (B, 4);  titles: of the B columns
     top   : the share whose square fills its patch;  name: what the areas are
     """
     B = len(images)
@@ -159,9 +163,9 @@ def draw_maps(
             line[0].text(-0.05, 0.5, kind, fontsize=style.TEXT_SIZE, color=style.TEXT, **beside)
     for ax, title in zip(axes[0], titles, strict=bool(titles)):
         ax.set_title(title, fontsize=style.TEXT_SIZE, color=style.TEXT)
-    said = f"area of a square: {name} (a square that fills its patch: {top:g} or more)"
-    said += ("\n" if wide else "; ") + "dashed: bounding box"
-    fig.supxlabel(said, fontsize=style.TEXT_SIZE)
+    text = f"area of a square: {name} (a square that fills its patch: {top:g} or more)"
+    text += ("\n" if wide else "; ") + "dashed: bounding box"
+    fig.supxlabel(text, fontsize=style.TEXT_SIZE)
     return fig
 
 
@@ -173,9 +177,10 @@ def draw_heads(
     query: Query = None,
     top: float | None = None,
 ) -> Figure:
-    """All heads of all blocks on one figure and one scale, the weights as squares; returns the figure.
+    """Draw all heads of all blocks on one figure and one scale, the weights as squares.
 
-    maps : a list of L tensors (h, rows, cols); notes: for each block h texts, to stand over the maps
+    maps : a list of L tensors (h, rows, cols)
+    notes: for each block h texts, to stand over the maps
     top  : the weight whose square fills its patch; by default the largest of all
     """
     top = max(layer.max().item() for layer in maps) if top is None else top
@@ -183,8 +188,8 @@ def draw_heads(
     fig, axes = style.new_figure(8, L * (7 / h + 0.3) + 0.3, nrows=L, ncols=h, squeeze=False)
     for block, row in enumerate(axes):
         for head, ax in enumerate(row):
-            words = [f"head {head + 1}"] * (block == 0) + ([notes[block][head]] if notes else [])
-            draw_map(image, maps[block][head], ax, ", ".join(words) or None, top)
+            texts = [f"head {head + 1}"] * (block == 0) + ([notes[block][head]] if notes else [])
+            draw_map(image, maps[block][head], ax, ", ".join(texts) or None, top)
             frame_query(ax, query, patch_size)
         beside = {
             "transform": row[0].transAxes,
@@ -203,7 +208,7 @@ def draw_heads(
 def draw_distances(
     distances: Sequence[Sequence[float]] | Tensor, ax: Axes | None = None, title: str | None = None
 ) -> Axes:
-    """The mean attention distance of each head of each block: a circle with the head's number.
+    """Draw the mean attention distance of each head of each block: a circle with the head's number.
 
     distances: (L, h), in pixels;  heads of a block that are close are drawn side by side
     """
@@ -227,9 +232,10 @@ def draw_distances(
 
 
 def draw_scores(table: pd.DataFrame, names: Mapping[str, str], rival: str) -> Figure:
-    """Dots for the scores of methods and controls, a panel for each score.
+    """Draw dots for the scores of methods and controls, a panel for each score.
 
-    A bar behind the dots of the trained models is the 95% interval of their mean; a dashed line continues the rival upward.
+    A bar behind the dots of the trained models is the 95% interval of their mean; a dashed line
+    continues the rival upward.
 
     table: of `summarize_scores`;  names: {score: title};  rival: the control with a line
     """
@@ -245,11 +251,17 @@ def draw_scores(table: pd.DataFrame, names: Mapping[str, str], rival: str) -> Fi
             each = [
                 (x, lines[name]) for name in methods for x in table.loc[(score, kind, name), "each"]
             ]
-            look: dict[str, Any] = {"color": color, "mfc": fill, "mew": 0.8, "ms": 7, "alpha": 0.7}
-            ax.plot(*zip(*each, strict=True), shape, label=f"{kind} models", **look)
+            options: dict[str, Any] = {
+                "color": color,
+                "mfc": fill,
+                "mew": 0.8,
+                "ms": 7,
+                "alpha": 0.7,
+            }
+            ax.plot(*zip(*each, strict=True), shape, label=f"{kind} models", **options)
         for i, name in enumerate(methods):
             low, high = table.loc[(score, "trained", name), ["low", "high"]]
-            look = {
+            options = {
                 "color": color,
                 "linewidth": 18,
                 "alpha": 0.25,
@@ -257,7 +269,10 @@ def draw_scores(table: pd.DataFrame, names: Mapping[str, str], rival: str) -> Fi
                 "zorder": 1,
             }
             ax.plot(
-                [low, high], 2 * [lines[name]], label=None if i else "95% interval, trained", **look
+                [low, high],
+                2 * [lines[name]],
+                label=None if i else "95% interval, trained",
+                **options,
             )
         values = {name: table.loc[(score, "none", name), "mean"] for name in controls}
         ax.plot(
@@ -296,7 +311,9 @@ def draw_scores(table: pd.DataFrame, names: Mapping[str, str], rival: str) -> Fi
 def draw_differences(
     table: pd.DataFrame, names: Mapping[str, str], rivals: Sequence[str], limit: float = 0.2
 ) -> Figure:
-    """Each method minus each rival, with its 95% interval: a panel for each score; arrows where it is off the scale.
+    """Draw each method minus each rival, with its 95% interval: a panel for each score.
+
+    Arrows mark what is off the scale.
 
     A mark is filled where the difference is significant, p < 0.05 after Holm's correction.
 
@@ -333,17 +350,17 @@ def draw_differences(
         ax.set(xlim=(-limit, limit), ylim=(len(methods) - 0.5, -0.5))
         ax.xaxis.set_major_formatter(lambda x, _: f"{x:+.1f}" if abs(x) > 1e-9 else "0")
     axes[0, 0].set_yticks(range(len(methods)), methods)
-    look: dict[str, Any] = {
+    options: dict[str, Any] = {
         "ncols": 3,
         "fontsize": style.TEXT_SIZE,
         "title_fontsize": style.TEXT_SIZE,
         "frameon": False,
     }
-    said = (
+    text = (
         "right of 0: the method is better; filled: significant (p < 0.05 after Holm's correction)"
     )
     fig.legend(
-        *axes[0, 0].get_legend_handles_labels(), loc="outside lower center", title=said, **look
+        *axes[0, 0].get_legend_handles_labels(), loc="outside lower center", title=text, **options
     )
     return fig
 
@@ -351,9 +368,10 @@ def draw_differences(
 def draw_scaled_heads(
     image: Tensor, scales: Mapping[str, Tensor], tops: Sequence[float], labels: Sequence[str]
 ) -> Figure:
-    """An image, and the maps of the same heads on several scales, a row for each, with its color bar.
+    """Draw an image, and the maps of the same heads on several scales, a row for each.
 
-    image: (C, H, W), from 0 to 1;  scales: {name: (h, rows, cols)};  tops: the numbers drawn darkest;  labels: of the bars
+    image: (C, H, W), from 0 to 1;  scales: {name: (h, rows, cols)}
+    tops : the numbers drawn darkest;  labels: of the color bars
     """
     h = len(next(iter(scales.values())))
     fig, axes = style.new_figure(
@@ -380,9 +398,12 @@ def draw_depth(
     names: Sequence[str],
     shares: Mapping[str, Sequence[float]],
 ) -> Figure:
-    """How the class becomes readable: accuracy of a probe after each block, and for one image its probabilities.
+    """Draw how the class becomes readable: a probe's accuracy after each block.
 
-    image: (C, H, W);  probabilities: (L, K), of the probe after each block;  names: of the K classes
+    For one image, its probabilities are drawn, too.
+
+    image: (C, H, W);  names: of the K classes
+    probabilities: (L, K), of the probe after each block
     shares: accuracies of the class token and of the patch tokens, {name: L numbers}
     """
     L, K = probabilities.shape

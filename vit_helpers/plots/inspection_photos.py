@@ -13,7 +13,9 @@ from vit_helpers.plots.images import color_bar, draw_box, draw_image, draw_over
 def draw_photos(
     photos: Sequence[str], columns: Sequence[tuple[str, Tensor, Tensor | None]], top: float = 4
 ) -> Figure:
-    """A row for each photo: the images, and maps laid over them where they are above their mean, all on one scale.
+    """Draw a row for each photo: the images, and maps over them, all on one scale.
+
+    A map is drawn where it is above its mean.
 
     Frames mark the five largest patches of each map, a thick one the largest.
 
@@ -48,10 +50,10 @@ def draw_photos(
 
 
 def frame_largest(ax: Axes, heat: Tensor, patch_size: int) -> None:
-    """Frames around the five patches with the largest numbers, the largest in a thick one.  heat: (rows, cols)"""
-    P, places = patch_size, heat.flatten().topk(min(5, heat.numel())).indices.tolist()
-    for place, width in zip(places, (2.5, 1, 1, 1, 1), strict=False):
-        row, col = divmod(place, heat.shape[1])
+    """Frame the five patches with the largest numbers, the largest thickly.  heat: (rows, cols)"""
+    P, numbers = patch_size, heat.flatten().topk(min(5, heat.numel())).indices.tolist()
+    for number, width in zip(numbers, (2.5, 1, 1, 1, 1), strict=False):
+        row, col = divmod(number, heat.shape[1])
         draw_box(
             ax,
             (col * P - 0.5, row * P - 0.5, P, P),

@@ -25,10 +25,11 @@ def draw_row(
     first: int | None = None,
     framed: int | None = None,
 ) -> Axes:
-    """Patches side by side in one line.
+    """Draw patches side by side in one line.
 
     patches: (n, C*P*P), from 0 to 1, channel by channel;  gap: white pixels between them
-    first  : the number of the first one, if numbers are to be written below; framed: the number of one to frame
+    first  : the number of the first one, if numbers are to be written below
+    framed : the number of one to frame
     """
     ax = style.hide_axes(style.new_axes(ax, 9, 1), title)
     pictures = patches.detach().cpu().reshape(len(patches), channels, -1)
@@ -48,7 +49,9 @@ def draw_row(
 def draw_numbered(
     image: Tensor, patch_size: int, ax: Axes | None = None, framed: int | None = None
 ) -> Axes:
-    """An image under the grid of its patches, each with its number; rows and columns of the grid are on the axes.
+    """Draw an image under the grid of its patches, each with its number.
+
+    Rows and columns of the grid are on the axes.
 
     image: (C, H, W), from 0 to 1;  framed: the number of the patch to frame
     """
@@ -74,9 +77,12 @@ def draw_numbered(
 def draw_statistics(
     image: Tensor, filters: Tensor, values: Tensor, titles: Sequence[str], top: float
 ) -> Figure:
-    """A photo, and three filters above what they measure on its patches: a brightness, and two differences on one scale.
+    """Draw a photo, and three filters above what they measure on its patches.
 
-    image: (3, H, W), from 0 to 1; filters: (3, 3, P, P), equal along their columns; values: (3, rows, cols)
+    One measures brightness, the other two differences, on one scale.
+
+    image : (3, H, W), from 0 to 1;  filters: (3, 3, P, P), equal along their columns
+    values: (3, rows, cols)
     titles: 4 texts; top: the difference drawn darkest
     """
     fig, axes = style.new_figure(9, 3.9, nrows=2, ncols=4, height_ratios=[1, 2.0])
@@ -102,7 +108,9 @@ def draw_statistics(
 
 
 def draw_filter(filter: Tensor, limit: float, ax: Axes, title: str | None = None) -> Axes:
-    """A filter as one square of pixels for each channel, with the weight written on each run of equal columns.
+    """Draw a filter as one square of pixels for each channel.
+
+    The weight is written on each run of equal columns.
 
     filter: (3, P, P), equal along its columns; limit: the weight drawn darkest
     """
@@ -126,7 +134,7 @@ def draw_filter(filter: Tensor, limit: float, ax: Axes, title: str | None = None
         ):
             color = drawn.to_rgba([weight])[0]
             ground = {"facecolor": color, "edgecolor": "none", "pad": 0.5}
-            place = {
+            options = {
                 "ha": "center",
                 "va": "center",
                 "rotation": 0 if width == P else 90,
@@ -138,14 +146,14 @@ def draw_filter(filter: Tensor, limit: float, ax: Axes, title: str | None = None
                 fraction(weight),
                 color=style.ink_on(color),
                 bbox=ground,
-                **place,
+                **options,
             )
     ax.set(xlim=(0, 3 * P + 1.2), ylim=(P, -1.6), aspect="equal", anchor="SW")
     return ax
 
 
 def fraction(number: float) -> str:
-    """A number as a fraction with a small denominator
+    """Write a number as a fraction with a small denominator
 
     >>> fraction(1 / 48), fraction(-0.0416667), fraction(0)
     ('1/48', '−1/24', '0')
@@ -156,10 +164,13 @@ def fraction(number: float) -> str:
 def draw_shifts(
     image: Tensor, width: int, patch_size: int, shifts: Sequence[int], place: tuple[int, int]
 ) -> Figure:
-    """Windows of an image that start further and further to the right, each with one patch framed and enlarged below.
+    """Draw windows of an image that start further and further to the right.
+
+    Each has one patch framed, and enlarged below.
 
     image: (C, H, W), from 0 to 1;  width: of a window, in pixels
-    place: row and column of the framed patch in the first window; in the others it follows the image by whole patches
+    place: row and column of the framed patch in the first window; in the others it follows the
+           image by whole patches
     """
     fig, axes = style.new_figure(9, 5.2, nrows=2, ncols=len(shifts), height_ratios=[3, 2])
     P, (row, col) = patch_size, place
@@ -183,7 +194,7 @@ def draw_shifts(
 
 
 def framed_at(shifts: Sequence[int], patch_size: int, col: int) -> list[tuple[int, int]]:
-    """Each shift, with the left edge of the framed patch in its window
+    """List each shift, with the left edge of the framed patch in its window
 
     >>> framed_at((0, 8, 16), 16, 3)
     [(0, 48), (8, 48), (16, 32)]
@@ -194,7 +205,7 @@ def framed_at(shifts: Sequence[int], patch_size: int, col: int) -> list[tuple[in
 def draw_holding(
     image: Tensor, mask: Tensor, ax: Axes | None = None, title: str | None = None
 ) -> Axes:
-    """The values of an image that a patch contains, outlined and in pale colors, and gray elsewhere.
+    """Draw the values of an image that a patch contains in pale colors, others in gray.
 
     image, mask: (C, H, W); the mask is 1 or 0
     """
@@ -206,8 +217,8 @@ def draw_holding(
     below, beside = around[1:, 1:-1] != around[:-1, 1:-1], around[1:-1, 1:] != around[1:-1, :-1]
     lines = [((x - 0.5, y - 0.5), (x + 0.5, y - 0.5)) for y, x in below.nonzero().tolist()]
     lines += [((x - 0.5, y - 0.5), (x - 0.5, y + 0.5)) for y, x in beside.nonzero().tolist()]
-    look = {"colors": style.PATCH, "linewidths": 2.5, "capstyle": "projecting", "clip_on": False}
-    ax.add_collection(LineCollection(lines, **look))
+    options = {"colors": style.PATCH, "linewidths": 2.5, "capstyle": "projecting", "clip_on": False}
+    ax.add_collection(LineCollection(lines, **options))
     return ax
 
 
@@ -218,7 +229,7 @@ def draw_costs(
     title: str | None = None,
     marked: Sequence[int] = (),
 ) -> Axes:
-    """Lines over the patch size, both axes logarithmic, each with its name at its end.
+    """Draw lines over the patch size, both axes logarithmic, each with its name at its end.
 
     costs : {name: (values, color, line style, "bottom", "center" or "top": where the name is)}
     marked: patch sizes of published models, from large to small
@@ -226,16 +237,16 @@ def draw_costs(
     ax = style.style_axes(
         style.new_axes(ax), title, "patch size P (pixels)", "billion multiply-adds"
     )
-    words = {"textcoords": "offset points", "fontsize": style.TEXT_SIZE, "color": style.TEXT}
+    options = {"textcoords": "offset points", "fontsize": style.TEXT_SIZE, "color": style.TEXT}
     for name, (values, color, dashes, side) in costs.items():
         ax.loglog(sides, values, dashes, color=color, marker="o", linewidth=2)
-        ax.annotate(name, (sides[-1], values[-1]), (8, 0), va=side, **words)
+        ax.annotate(name, (sides[-1], values[-1]), (8, 0), va=side, **options)
     for published in marked:
         ax.axvline(published, color=style.LINE, linewidth=1, zorder=1)
     if marked:
-        said = "published models: P = " + ", ".join(map(str, marked))
+        text = "published models: P = " + ", ".join(map(str, marked))
         ax.annotate(
-            said, (marked[-1], 1), (8, -4), xycoords=("data", "axes fraction"), va="top", **words
+            text, (marked[-1], 1), (8, -4), xycoords=("data", "axes fraction"), va="top", **options
         )
     ax.set_xticks(sides)
     ax.xaxis.set_major_formatter(ScalarFormatter())

@@ -1,7 +1,8 @@
 """Notebook 01: reshape, permute and reshape as numbered cells, side by side or moving.
 
-Every stage is drawn in reading order, so cell k of it is number k of the tensor. Of four axes, the first two are blocks
-and lines, and the last two are groups and cells. A reshape therefore opens or closes gaps, and only a permute moves cells.
+Every stage is drawn in reading order, so cell k of it is number k of the tensor. Of four axes, the
+first two are blocks and lines, and the last two are groups and cells. A reshape therefore opens or
+closes gaps, and only a permute moves cells.
 """
 
 from typing import NamedTuple
@@ -43,7 +44,7 @@ SIDES = (
     0.24,
 )  # of a cell, from the largest to the smallest that two digits fit into
 SHADES = (0.18, 0.42)  # of patches, in turn; the one that is followed has the full color
-PAUSE = 1.5  # after the patch that is followed has arrived; in units of the time for which one patch moves
+PAUSE = 1.5  # after the followed patch has arrived; 1 is the time for which one patch moves
 Size = tuple[int, int]
 
 
@@ -59,11 +60,11 @@ class TensorView(NamedTuple):
     numbers: Tensor  # (H*W,), the pixels' numbers in reading order
 
     def index_of(self, pixel: int) -> list[int]:
-        """Where a pixel is in the tensor"""
+        """Find where a pixel is in the tensor."""
         return [int(i) for i in np.unravel_index(self.numbers.tolist().index(pixel), self.shape)]
 
     def places(self) -> Tensor:
-        """(H*W, 2): of each pixel the left and the top edge of its cell, in cells"""
+        """(H*W, 2): of each pixel the left and the top edge of its cell, in cells."""
         a, b, c, d = self.blocks
         block, line, group, cell = (
             axis.flatten()
@@ -73,13 +74,13 @@ class TensorView(NamedTuple):
         return drawn[self.numbers.argsort()]
 
     def extent(self) -> tuple[float, float]:
-        """Width and height of what is drawn, in cells"""
+        """Width and height of what is drawn, in cells."""
         a, b, c, d = self.blocks
         return c * d + (c - 1) * GAP, a * b + (a - 1) * GAP
 
 
 def stages(size: Size, patch_size: int) -> list[TensorView]:
-    """The four tensors of `patchify` for an image with one channel.
+    """Make the four tensors of `patchify` for an image with one channel.
 
     >>> [stage.shape for stage in stages((4, 6), 2)]
     [(4, 6), (2, 2, 3, 2), (2, 3, 2, 2), (6, 4)]
@@ -100,7 +101,7 @@ def stages(size: Size, patch_size: int) -> list[TensorView]:
 
 
 def patch_of(pixel: int, size: Size, patch_size: int) -> int:
-    """The number of the patch that holds a pixel
+    """Find the number of the patch that holds a pixel
 
     >>> patch_of(15, (4, 6), 2)
     4
@@ -110,7 +111,7 @@ def patch_of(pixel: int, size: Size, patch_size: int) -> int:
 
 
 def shaded(depth: float) -> tuple[float, ...]:
-    """The color of patches, mixed with white"""
+    """Mix the color of patches mixed with white."""
     return tuple(1 - depth * (1 - part) for part in to_rgb(style.PATCH))
 
 
@@ -125,10 +126,11 @@ def draw_cells(
     font: float = style.TEXT_SIZE,
     front: int | None = None,
 ) -> None:
-    """Numbered pixels in the shade of their patch; one is framed, and its patch is darkest.
+    """Draw numbered pixels in the shade of their patch; one is framed, and its patch is darkest.
 
     places: (H*W, 2), in cells; side, corner: of a cell and of the picture, in the units of ax
-    font  : the size of the numbers, in points; front: the patch drawn on top of all others, if not that of the pixel
+    font  : the size of the numbers, in points
+    front : the patch drawn on top of all others, if not that of the pixel
     """
     patches, columns = (
         [patch_of(k, size, patch_size) for k in range(len(places))],
@@ -147,50 +149,56 @@ def draw_cells(
             else {"edgecolor": "white", "linewidth": 1}
         )
         ax.add_patch(Rectangle((x, y), side, side, facecolor=ground, zorder=2 + order, **edge))
-        look = {"ha": "center", "va": "center", "fontsize": font, "color": style.ink_on(ground)}
-        ax.text(x + side / 2, y + side / 2, str(k), zorder=2.5 + order, **look)
+        options = {"ha": "center", "va": "center", "fontsize": font, "color": style.ink_on(ground)}
+        ax.text(x + side / 2, y + side / 2, str(k), zorder=2.5 + order, **options)
 
 
 def draw_reshaping(size: Size = (4, 6), patch_size: int = 2, pixel: int = 15) -> Figure:
-    """The four stages of `patchify` side by side, with the shape and the place of one pixel below each.
+    """Draw the four stages of `patchify`, with the shape and the place of one pixel below each.
 
     size  : (H, W) of an image with one channel;  pixel: the number of the pixel to follow
-    raises: ValueError if P does not divide both sides, there is no such pixel, or the cells would be too small to read
+    raises: ValueError if P does not divide both sides, there is no such pixel, or the cells would
+            be too small to read
     """
-    found = stages(size, patch_size)
-    if not 0 <= pixel < len(found[0].numbers):
+    views = stages(size, patch_size)
+    if not 0 <= pixel < len(views[0].numbers):
         raise ValueError(
-            f"an image of {size[0]} x {size[1]} has pixels 0 to {len(found[0].numbers) - 1}, got {pixel}"
+            f"an image of {size[0]} x {size[1]} has pixels 0 to {len(views[0].numbers) - 1}, "
+            f"got {pixel}"
         )
     below = [
-        (stage.axes, str(stage.shape), f"{pixel} at {stage.index_of(pixel)}") for stage in found
+        (stage.axes, str(stage.shape), f"{pixel} at {stage.index_of(pixel)}") for stage in views
     ]
     least = [
         LETTER * max(map(len, texts)) for texts in below
     ]  # inches that the texts of a stage need
     room = WIDE - 0.2 - 3 * 0.35
-    lines = max(stage.extent()[1] for stage in found)
+    lines = max(stage.extent()[1] for stage in views)
     fits = [
         side
         for side in SIDES
-        if sum(map(max, least, widths(found, side))) <= room and side * lines <= TALL
+        if sum(map(max, least, widths(views, side))) <= room and side * lines <= TALL
     ]
     if not fits:
         raise ValueError(
-            f"{size[0]} x {size[1]} pixels with P = {patch_size} need cells too small to read: take fewer pixels"
+            f"{size[0]} x {size[1]} pixels with P = {patch_size} need cells too small to read: "
+            "take fewer pixels"
         )
     side, tall = fits[0], fits[0] * lines
     font = style.TEXT_SIZE - (
-        1 if len(found[0].numbers) > 10 else 0
+        1 if len(views[0].numbers) > 10 else 0
     )  # two digits need more of a cell
     fig = Figure((WIDE, tall + 2), facecolor="white")
     ax = fig.add_axes((0, 0, 1, 1), xlim=(0, WIDE), ylim=(tall + 2, 0))
     ax.set_axis_off()
-    title = f"A reshape opens or closes gaps, and only the permute changes the order (follow pixel {pixel})"
+    title = (
+        "A reshape opens or closes gaps, and only the permute changes the order "
+        f"(follow pixel {pixel})"
+    )
     ax.text(0.1, 0.2, title, va="center", **words(1))
-    wide = list(map(max, least, widths(found, side)))
+    wide = list(map(max, least, widths(views, side)))
     space, left, last = (WIDE - 0.2 - sum(wide)) / 3, 0.1, 0.0
-    for stage, texts, width, room in zip(found, below, widths(found, side), wide, strict=True):
+    for stage, texts, width, room in zip(views, below, widths(views, side), wide, strict=True):
         middle = left + room / 2
         draw_cells(
             ax, stage.places(), side, pixel, size, patch_size, (middle - width / 2, 0.85), font
@@ -208,19 +216,19 @@ def draw_reshaping(size: Size = (4, 6), patch_size: int = 2, pixel: int = 15) ->
                 **words(),
             )
         if last:
-            y = 0.85 + side * found[0].extent()[1] / 2
+            y = 0.85 + side * views[0].extent()[1] / 2
             arrow(ax, (last + 0.08, y), (middle - width / 2 - 0.08, y))
         left, last = left + room + space, middle + width / 2
     return fig
 
 
-def widths(found: list[TensorView], side: float) -> list[float]:
-    """Of each stage, in inches, for cells of this side"""
-    return [side * stage.extent()[0] for stage in found]
+def widths(views: list[TensorView], side: float) -> list[float]:
+    """Return the width of each stage in inches, for cells of this side."""
+    return [side * stage.extent()[0] for stage in views]
 
 
 def words(larger: int = 0) -> dict[str, float | str]:
-    """The look of a text"""
+    """Return the options of a text, in points larger than usual."""
     return {"fontsize": style.TEXT_SIZE + larger, "color": style.TEXT}
 
 
@@ -235,29 +243,30 @@ CAPTIONS = (
 def draw_moving(
     number: int, progress: float = 1.0, size: Size = (4, 6), patch_size: int = 2, pixel: int = 15
 ) -> Image.Image:
-    """A frame of the animation, `progress` (from 0 to 1) on the way to a stage: RGB pixels, WIDTH x HEIGHT.
+    """Draw a frame of the animation, `progress` (from 0 to 1) on the way to a stage.
 
-    A reshape happens where the cells are. In the permute, the patches fly to the right one after another. The caption
-    names the step from its first frame on; below it are both shapes while cells move, and then the new tensor.
+    A reshape happens where the cells are. In the permute, the patches fly to the right one after
+    another. The caption names the step from its first frame on; below it are both shapes while
+    cells move, and then the new tensor.
     """
-    found = stages(size, patch_size)
+    views = stages(size, patch_size)
     figure = Figure((WIDTH / 100, HEIGHT / 100), dpi=100, facecolor="white")
     with matplotlib.rc_context(LOOK):
         ax = figure.add_axes((0, 0, 1, 1), xlim=(0, WIDTH), ylim=(HEIGHT, 0), autoscale_on=False)
         ax.set_axis_off()
-        stage = found[number]
+        stage = views[number]
         ax.text(LEFT, 26, CAPTIONS[number].format(H=size[0], W=size[1]), va="center", **words(2))
         shape = f"{stage.axes} = {stage.shape},  pixel {pixel} at {stage.index_of(pixel)}"
         if number and progress < 1:
-            shape = f"{found[number - 1].shape} → {stage.shape}"
+            shape = f"{views[number - 1].shape} → {stage.shape}"
         ax.text(LEFT, 58, shape, va="center", **words(1))
         if number > 1:
-            draw_traces(ax, found[1])
-        places = CELL * moving_places(found, number, progress, size, patch_size, pixel)
+            draw_traces(ax, views[1])
+        places = CELL * moving_places(views, number, progress, size, patch_size, pixel)
         flying = next(
             (
                 patch
-                for patch, step in flights(found, progress, size, patch_size, pixel)
+                for patch, step in flights(views, progress, size, patch_size, pixel)
                 if 0 < step < 1
             ),
             None,
@@ -272,30 +281,30 @@ def draw_moving(
 
 
 def draw_traces(ax: Axes, stage: TensorView) -> None:
-    """Where the cells were before they moved: their outlines, with pale numbers"""
-    look = {"ha": "center", "va": "center", "fontsize": style.TEXT_SIZE, "color": style.LINE}
+    """Draw where the cells were before they moved: outlines with pale numbers."""
+    options = {"ha": "center", "va": "center", "fontsize": style.TEXT_SIZE, "color": style.LINE}
     for k, (x, y) in enumerate((CELL * stage.places() + torch.tensor([LEFT, TOP])).tolist()):
         ax.add_patch(Rectangle((x, y), CELL, CELL, facecolor="none", edgecolor=style.MUTED))
-        ax.text(x + CELL / 2, y + CELL / 2, str(k), zorder=1.5, **look)
+        ax.text(x + CELL / 2, y + CELL / 2, str(k), zorder=1.5, **options)
 
 
 def moving_places(
-    found: list[TensorView],
+    views: list[TensorView],
     number: int,
     progress: float,
     size: Size,
     patch_size: int,
     pixel: int = 15,
 ) -> Tensor:
-    """(H*W, 2): where the cells of a frame are, in cells from its corner"""
+    """(H*W, 2): where the cells of a frame are, in cells from its corner."""
     ends = [
         stage.places() + torch.tensor([LEFT if i < 2 else RIGHT, TOP]) / CELL
-        for i, stage in enumerate(found)
+        for i, stage in enumerate(views)
     ]
     before, after = ends[max(0, number - 1)], ends[number]
     if number != 2:
         return between([before, after], progress)
-    steps = dict(flights(found, progress, size, patch_size, pixel))
+    steps = dict(flights(views, progress, size, patch_size, pixel))
     moved = [
         between([a, b], steps[patch_of(k, size, patch_size)])
         for k, (a, b) in enumerate(zip(before, after, strict=True))
@@ -304,10 +313,13 @@ def moving_places(
 
 
 def flights(
-    found: list[TensorView], progress: float, size: Size, patch_size: int, pixel: int
+    views: list[TensorView], progress: float, size: Size, patch_size: int, pixel: int
 ) -> list[tuple[int, float]]:
-    """Of each patch, how far it is in the permute, from 0 to 1: one after another, with a pause after the pixel's patch"""
-    count, followed = found[-1].shape[0], patch_of(pixel, size, patch_size)
+    """Compute how far each patch is in the permute, from 0 to 1, one after another.
+
+    There is a pause after the patch of the pixel.
+    """
+    count, followed = views[-1].shape[0], patch_of(pixel, size, patch_size)
     time = progress * (count + PAUSE)
     return [
         (patch, min(max(time - patch - PAUSE * (patch > followed), 0.0), 1.0))
@@ -316,7 +328,9 @@ def flights(
 
 
 def draw_frames(step: float = 0.14) -> Frames:
-    """All frames of the animation with their duration in milliseconds.  step: seconds between frames while things move
+    """Draw all frames of the animation with their duration in milliseconds.
+
+    step: seconds between frames while things move
 
     The first frame is the last one, too, so that a viewer that doesn't move shows the result.
     """
@@ -325,7 +339,7 @@ def draw_frames(step: float = 0.14) -> Frames:
 
 
 def palette() -> Image.Image:
-    """The few colors of all frames: text on white and on the shades of the patches, and the traces that they leave."""
+    """Make the few colors of all frames: text, shades of the patches, traces that they leave."""
     grounds = [(1.0, 1.0, 1.0), *(shaded(depth) for depth in (*SHADES, 1))]
     colors = [to_rgb(style.MUTED), to_rgb(style.TEXT), to_rgb(style.LINE)]
     colors += [tuple((1 - k / 4) * part for part in ground) for ground in grounds for k in range(5)]

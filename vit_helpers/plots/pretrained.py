@@ -37,9 +37,10 @@ WAYS = {  # color and mark of each way of training
 
 
 def draw_transfer(trained: Mapping[str, int]) -> Figure:
-    """A pretrained model, and the models that are made from it: what each copies, what is new and what it trains.
+    """Draw a pretrained model and those made from it: what each copies, adds and trains.
 
-    trained: {way: number of trained parameters} for a linear probe, LoRA, full fine-tuning and training from scratch
+    trained: {way: number of trained parameters} for a linear probe, LoRA, full fine-tuning and
+             training from scratch
     """
     fig, ax = style.new_figure(9, 5.0)
     title = "Every way needs a new head; they differ in what else they copy and train"
@@ -54,11 +55,10 @@ def draw_transfer(trained: Mapping[str, int]) -> Figure:
     write(ax, 2.0, 8.45, "pretrained model", weight="bold")
     write(ax, 5.1, -0.55, "trained parameters:", ha="right")
     for i, (way, count) in enumerate(trained.items()):
-        left, looks = (
-            5.6 + 3.15 * i,
-            dict.fromkeys(PARTS, (FROZEN, FROZEN, TRAINED, NEW)[i]) | {"head": NEW},
-        )
-        draw_stack(ax, left, 1.5 if i == 1 else 2.2, looks)
+        left = 5.6 + 3.15 * i
+        body = (FROZEN, FROZEN, TRAINED, NEW)[i]
+        styles = dict.fromkeys(PARTS, body) | {"head": NEW}
+        draw_stack(ax, left, 1.5 if i == 1 else 2.2, styles)
         write(ax, left + 1.1, 8.45, way, weight="bold")
         write(ax, left + 1.1, -0.55, f"{count:,}")
         for block in (2, 3, 4, 5) if i == 1 else ():
@@ -69,28 +69,31 @@ def draw_transfer(trained: Mapping[str, int]) -> Figure:
                 write(ax, left + x + 0.16, 6.12, name)
     arrow(ax, (4.0, 3.0), (5.4, 3.0), linewidth=2, shrinkA=2, shrinkB=2)
     write(ax, 4.68, 4.4, "copy\nall but\nthe head")
-    for x, look, name in (
+    for x, options, name in (
         (0.2, FROZEN, "copied, stays as it was"),
         (6.3, TRAINED, "copied, then trained"),
         (12.2, NEW, "new, trained"),
     ):
-        ax.add_patch(Rectangle((x, -2.45), 0.9, 0.6, **look))
+        ax.add_patch(Rectangle((x, -2.45), 0.9, 0.6, **options))
         write(ax, x + 1.15, -2.15, name, ha="left")
     return fig
 
 
 def draw_stack(
-    ax: Axes, left: float, width: float, looks: Mapping[str, Look], names: Sequence[str] = ()
+    ax: Axes, left: float, width: float, styles: Mapping[str, Look], names: Sequence[str] = ()
 ) -> None:
-    """The parts of a model above each other, the first at the bottom"""
-    for y, look in enumerate(looks.values()):
-        ax.add_patch(Rectangle((left, y), width, 0.8, **look))
+    """Draw the parts of a model above each other, the first at the bottom."""
+    for y, options in enumerate(styles.values()):
+        ax.add_patch(Rectangle((left, y), width, 0.8, **options))
         if names:
             write(ax, left + width / 2, y + 0.4, names[y])
 
 
 def draw_lora(m: int, n: int, r: int) -> Figure:
-    """The frozen matrix W, (m, n), and, to the same scale, B (m, r) and A (r, n), whose product has the shape of W."""
+    """Draw the frozen matrix W, (m, n), and, to the same scale, B (m, r) and A (r, n).
+
+    The product of B and A has the shape of W.
+    """
     fig, ax = style.new_figure(9, 4.2)
     title = f"LoRA of rank {r} trains {r * (m + n):,} numbers beside a frozen matrix of {m * n:,}"
     style.hide_axes(ax, title).set(
@@ -123,7 +126,9 @@ def draw_lora(m: int, n: int, r: int) -> Figure:
 
 
 def draw_resized(learned: Tensor, resized: Mapping[str, Tensor]) -> Figure:
-    """One channel of the position embeddings, resized by the first of several libraries, and how the others differ.
+    """Draw one channel of the position embeddings, resized, and how libraries differ.
+
+    The first library's is drawn as it is, the others minus it.
 
     learned: (rows, cols), before resizing;  resized: {library: (rows', cols')}
     """
@@ -155,7 +160,9 @@ def draw_resized(learned: Tensor, resized: Mapping[str, Tensor]) -> Figure:
 
 
 def draw_masking(image: Tensor, hidden: Tensor, predicted: Tensor, patch_size: int) -> Figure:
-    """What a masked autoencoder does with one image: hide patches, encode the rest, predict the hidden ones, compare.
+    """Draw what a masked autoencoder does with one image.
+
+    It hides patches, encodes the rest, predicts the hidden ones, and compares.
 
     image, predicted: (H, W), from 0 to 1;  hidden: (H / P, W / P), True where a patch is hidden
     """
@@ -182,7 +189,7 @@ def draw_masking(image: Tensor, hidden: Tensor, predicted: Tensor, patch_size: i
 
 
 def shade_patches(ax: Axes, which: Tensor, patch_size: int) -> None:
-    """Cover some patches of an image with a hatch.  which: (rows, cols), True for those to cover"""
+    """Cover some patches of an image with a hatch.  which: (rows, cols), True: to cover."""
     for row, col in which.nonzero().tolist():
         corner = (col * patch_size - 0.5, row * patch_size - 0.5)
         ax.add_patch(
@@ -199,7 +206,7 @@ def shade_patches(ax: Axes, which: Tensor, patch_size: int) -> None:
 
 
 def frame_patches(ax: Axes, which: Tensor, patch_size: int) -> None:
-    """A frame around some patches of an image.  which: (rows, cols), True for those to frame"""
+    """Frame some patches of an image.  which: (rows, cols), True for those to frame."""
     for row, col in which.nonzero().tolist():
         corner = (col * patch_size - 0.5, row * patch_size - 0.5)
         ax.add_patch(
@@ -212,19 +219,20 @@ def frame_patches(ax: Axes, which: Tensor, patch_size: int) -> None:
 def draw_reconstructions(
     images: Tensor, hidden: Tensor, predicted: Tensor, patch_size: int, title: str | None = None
 ) -> Figure:
-    """Images with hidden patches, the same with these predicted (framed), and the originals: three labeled rows.
+    """Draw images with hidden patches, with these predicted (framed), and whole: three rows.
 
-    images, predicted: (n, H, W), from 0 to 1;  hidden: (n, H / P, W / P), True where a patch is hidden
+    images, predicted: (n, H, W), from 0 to 1
+    hidden           : (n, H / P, W / P), True where a patch is hidden
     """
     fig, axes = style.new_figure(9, 3.8, nrows=3, ncols=len(images))
     style.title_figure(fig, title)
     names = ("the encoder's\ninput", "hidden half\npredicted", "original")
     marks = (shade_patches, frame_patches, None)
     for name, line, row, mark in zip(names, axes, (images, predicted, images), marks, strict=True):
-        for ax, one, where in zip(line, row, hidden, strict=True):
-            style.hide_axes(ax).imshow(one, cmap="gray", vmin=0, vmax=1)
+        for ax, image, chosen in zip(line, row, hidden, strict=True):
+            style.hide_axes(ax).imshow(image, cmap="gray", vmin=0, vmax=1)
             if mark:
-                mark(ax, where, patch_size)
+                mark(ax, chosen, patch_size)
         line[0].text(
             -0.15,
             0.5,
@@ -243,9 +251,10 @@ def draw_ways(
     title: str | None = None,
     floor: float | None = None,
 ) -> Axes:
-    """Accuracies of several ways of training, for several numbers of labels, each with its interval.
+    """Draw accuracies of several ways of training, for numbers of labels, with intervals.
 
-    ways: {way: {group: (low, mean, high)}}, a way by its name in `WAYS`;  floor: the accuracy of a constant answer
+    ways : {way: {group: (low, mean, high)}}, a way by its name in `WAYS`
+    floor: the accuracy of a constant answer
     """
     ax = style.new_axes(ax, 9, 3.4)
     for i, (way, groups) in enumerate(ways.items()):
@@ -254,9 +263,9 @@ def draw_ways(
             [mean - low for low, mean, _ in groups.values()],
             [high - mean for _, mean, high in groups.values()],
         ]
-        places = [place + 0.16 * (i - (len(ways) - 1) / 2) for place in range(len(groups))]
+        places = [group + 0.16 * (i - (len(ways) - 1) / 2) for group in range(len(groups))]
         color, marker = WAYS[way]
-        look = {
+        options = {
             "color": color,
             "marker": marker,
             "markersize": 8,
@@ -264,7 +273,7 @@ def draw_ways(
             "elinewidth": 2,
             "capsize": 4,
         }
-        ax.errorbar(places, means, bars, label=way.replace("probe", "linear probe"), **look)
+        ax.errorbar(places, means, bars, label=way.replace("probe", "linear probe"), **options)
         ax.set_xticks(range(len(groups)), groups)
     if floor is not None:
         ax.axhline(floor, color=style.LINE, linestyle=":", label="most frequent training class")

@@ -8,9 +8,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.patches import Rectangle
 
 from vit_helpers.plots import style
+from vit_helpers.plots.canvas import fill_cell, write
 from vit_helpers.plots.encoder import ATTENTION, MLP, OTHER
 
 KEPT, ONCE = (
@@ -38,7 +38,9 @@ SERIES = (
     style.SERIES[2],
     *ONCE[::2],
 )  # of parts that have no color of their own
-ROUNDS = {  # of a comparison: name, color and mark where it was always faster, where rounds do not agree, always slower
+# Of a comparison: name, color and mark where it was always faster, where rounds do not agree, and
+# where it was always slower
+ROUNDS = {
     1: ("faster in every round", ATTENTION, "o"),
     0: ("sometimes faster, sometimes slower", style.LINE, "D"),
     -1: ("slower in every round", OTHER, "s"),
@@ -52,13 +54,13 @@ def draw_stacks(
     title: str | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """A bar a row, made of its parts laid end to end; returns the axes.
+    """Draw a bar a row, made of its parts laid end to end.
 
     rows : {name of the row: {part: amount, 0 or more}}; the same parts in every row
     unit : of the amounts, for the axis; share: every bar is 100 % long
 
-    A sum is that of the rounded terms, with one digit less. Where a piece is too short for its number, all terms are at
-    the end of the bar.
+    A sum is that of the rounded terms, with one digit less. Where a piece is too short for its
+    number, all terms are at the end of the bar.
     """
     ax = style.new_axes(ax, 9, 1.3 + 0.48 * len(rows))
     names, parts = list(rows), list(next(iter(rows.values())))
@@ -105,11 +107,14 @@ def draw_stacks(
 def write_sums(
     rows: Mapping[str, Mapping[str, float]], ax: Axes, digits: int, with_terms: Collection[str]
 ) -> float:
-    """Write the sum of each row at the end of its bar, of some rows with its terms; returns where the longest text ends."""
+    """Write the sum of each row at the end of its bar, of some rows with its terms.
+
+    returns: where the longest text ends
+    """
     longest, ends = max(sum(amounts.values()) for amounts in rows.values()), []
     for y, (name, amounts) in enumerate(rows.items()):
         end, terms = sum(amounts.values()), [f"{amount:.{digits}f}" for amount in amounts.values()]
-        total = f"= {sum(map(float, terms)):.{digits - 1}f}"  # of the rounded terms, so that a reader gets the same
+        total = f"= {sum(map(float, terms)):.{digits - 1}f}"  # as a reader adds them up
         text = f" {' + '.join(terms)} {total}" if name in with_terms else f" {total}"
         ax.text(end, y, text, va="center", fontsize=style.TEXT_SIZE - 1)
         ends.append(end + (0.01 + 0.0105 * len(text)) * longest)
@@ -125,9 +130,10 @@ def draw_growth(
     mark: float | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """How parts grow with something, both axes logarithmic, named lines, each with its slope; returns the axes.
+    """Draw how parts grow with something, both axes logarithmic, each line with its slope.
 
-    x: the values of what grows; lines: {part: amounts}; name, unit: of the axes; mark: an x to be marked
+    x         : the values of what grows;  lines: {part: amounts}
+    name, unit: of the axes;  mark: an x to be marked
     """
     ax = style.new_axes(ax, 6, 3.6)
     for i, (part, amounts) in enumerate(lines.items()):
@@ -142,8 +148,8 @@ def draw_growth(
         )
         slope = math.log(amounts[-1] / amounts[0]) / math.log(x[-1] / x[0])
         aside = (8, -4) if i == 0 else (-8, 4)
-        where: dict[str, Any] = {"va": "top"} if i == 0 else {"va": "bottom", "ha": "right"}
-        where |= {
+        options: dict[str, Any] = {"va": "top"} if i == 0 else {"va": "bottom", "ha": "right"}
+        options |= {
             "textcoords": "offset points",
             "fontsize": style.TEXT_SIZE - 1,
             "color": style.TEXT,
@@ -151,7 +157,7 @@ def draw_growth(
         at = len(x) // (
             3 if i == 0 else 2
         )  # below the first line and above the others, where lines that cross leave space
-        ax.annotate(f"slope {slope:.0f}", (x[at], amounts[at]), aside, **where)
+        ax.annotate(f"slope {slope:.0f}", (x[at], amounts[at]), aside, **options)
     if mark:
         ax.axvline(mark, color=style.LINE, linewidth=1, linestyle=":")
         beside: dict[str, Any] = {
@@ -182,9 +188,9 @@ def draw_ratios(
     x: str = "times as fast",
     ax: Axes | None = None,
 ) -> Axes:
-    """A dot a row on a logarithmic axis with 1 in the middle, and its range over the rounds; returns the axes.
+    """Draw a dot a row on a logarithmic axis with 1 in the middle, and its range over rounds.
 
-    rows: {name of the row: (ratio, lowest, highest)}, drawn from the top; discs where every round was
+    rows: {name of the row: (ratio, lowest, highest)}, from the top; discs where every round was
           faster, squares where every round was slower, gray diamonds where the rounds do not agree
     """
     ax = style.new_axes(ax, 9, 1.1 + 0.3 * len(rows))
@@ -194,8 +200,8 @@ def draw_ratios(
         ax.plot(ratio, y, marker, color=color, markersize=8)
         text = f"{ratio:.2f}" if ratio < 10 else f"{ratio:.0f}"
         at, aside, side = (lowest, -8, "right") if highest < 1 else (highest, 8, "left")
-        where = {"textcoords": "offset points", "va": "center", "ha": side, "color": style.TEXT}
-        ax.annotate(text, (at, y), (aside, 0), fontsize=style.TEXT_SIZE - 1, **where)
+        options = {"textcoords": "offset points", "va": "center", "ha": side, "color": style.TEXT}
+        ax.annotate(text, (at, y), (aside, 0), fontsize=style.TEXT_SIZE - 1, **options)
     ax.axvline(1, color=style.TEXT, linewidth=1)
     ax.set_xscale("log")
     ax.margins(x=0.12)  # for the numbers beside the outermost ranges
@@ -221,9 +227,10 @@ def draw_ratios(
 def draw_training_step(
     need: Mapping[str, float], blocks: int = 12, backward: float = 2, title: str | None = None
 ) -> Figure:
-    """One training step from left to right: above, what works at each moment; below, what is in memory; returns the figure.
+    """Draw one training step from left to right: what works at each moment, what is in memory.
 
-    need: {"weights", "gradients", "optimizer", "activations"} in GiB; backward: times the forward pass; all to scale, but
+    need    : {"weights", "gradients", "optimizer", "activations"} in GiB
+    backward: times the forward pass; all to scale, but
           for the optimizer's step, the loader and the network, whose length depends on the machine
     """
     fig, (lanes, memory) = style.new_figure(9, 5.4, nrows=2, sharex=True, height_ratios=(1, 1.25))
@@ -231,41 +238,28 @@ def draw_training_step(
     wait = 0.3 * blocks  # for the last gradients
     ends["step"] = ends["backward"] + wait + 0.4 * blocks
     shades = {"forward": "#D9D9D9", "backward": "#A6A6A6", "step": "#D9D9D9"}
+    texts = {"forward": "forward pass", "backward": "backward pass, about twice as long"}
+    texts["step"] = "AdamW"
     start = 0.0
     for name, end in ends.items():
         start += wait if name == "step" else 0
         for left in np.arange(start, end - 1e-9, (end - start) / (1 if name == "step" else blocks)):
             width = (end - start) / (1 if name == "step" else blocks)
-            lanes.add_patch(
-                Rectangle((left, 1.1), width, 0.8, facecolor=shades[name], edgecolor="white")
-            )
-        words = {
-            "forward": "forward pass",
-            "backward": "backward pass, about twice as long",
-            "step": "AdamW",
-        }[name]
+            fill_cell(lanes, (left, 1.1), (width, 0.8), shades[name])
         ground = {"facecolor": shades[name], "edgecolor": "none", "pad": 2}
-        lanes.text(
-            (start + end) / 2,
-            1.5,
-            words,
-            ha="center",
-            va="center",
-            fontsize=style.TEXT_SIZE,
-            bbox=ground,
-        )
+        write(lanes, (start + end) / 2, 1.5, texts[name], color="black", bbox=ground)
         start = end
-    lanes.add_patch(
-        Rectangle((0, 2.1), ends["step"], 0.8, facecolor=style.MUTED, edgecolor="white")
+    fill_cell(lanes, (0, 2.1), (ends["step"], 0.8), style.MUTED)
+    write(
+        lanes, ends["step"] / 2, 2.5, "read and decode the images of the next batch", color="black"
     )
-    lanes.text(ends["step"] / 2, 2.5, "read and decode the images of the next batch", ha="center", va="center",
-               fontsize=style.TEXT_SIZE)  # fmt: skip
-    for i in range(4):  # buckets of gradients
-        left = ends["forward"] + (i + 1) * blocks * backward / 4
-        lanes.add_patch(Rectangle((left, 0.1), 0.62 * blocks * backward / 4 if i < 3 else wait, 0.8,
-                                  facecolor=ONCE[1], edgecolor="white"))  # fmt: skip
-    lanes.text(ends["forward"] + blocks * backward / 4 - 0.4, 0.5, "all-reduce of the gradients", ha="right",
-               va="center", fontsize=style.TEXT_SIZE)  # fmt: skip
+    bucket = blocks * backward / 4  # the time after which a quarter of the gradients is there
+    for i in range(4):
+        left = ends["forward"] + (i + 1) * bucket
+        width = 0.62 * bucket if i < 3 else wait
+        fill_cell(lanes, (left, 0.1), (width, 0.8), ONCE[1])
+    before = ends["forward"] + bucket - 0.4
+    write(lanes, before, 0.5, "all-reduce of the gradients", ha="right", color="black")
     lanes.set(ylim=(0, 3), xlim=(0, ends["step"]))
     style.style_axes(lanes, title)
     lanes.set_yticks([2.5, 1.5, 0.5], ["data loader", "processor", "network"])
@@ -276,7 +270,7 @@ def draw_training_step(
 
 
 def draw_memory(need: Mapping[str, float], ends: Mapping[str, float], ax: Axes) -> None:
-    """What is in memory during a training step, as areas on top of each other."""
+    """Draw what is in memory during a training step, as areas on top of each other."""
     forward, backward, last = ends.values()
     x = [0, forward, backward, last]
     heights = {
@@ -331,9 +325,10 @@ def draw_roofline(
     title: str | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """Measured operations below the two limits of a machine, on logarithmic axes; returns the axes.
+    """Draw measured operations below the two limits of a machine, on logarithmic axes.
 
-    points: {name: (FLOPs for each byte, FLOPs per second)}; bandwidth: bytes per second; peak: FLOPs per second
+    points   : {name: (FLOPs for each byte, FLOPs per second)}
+    bandwidth: bytes per second;  peak: FLOPs per second
     """
     ax, ridge = style.new_axes(ax, 9, 3.9), peak / bandwidth
     low, high = (
@@ -352,11 +347,15 @@ def draw_roofline(
     )
     for i, (name, (x, y)) in enumerate(points.items()):
         ax.plot(x, y / 1e9, "os"[i < 1], color=OTHER if i < 1 else ATTENTION, markersize=9)
-        where = (
+        offset = (
             {"xytext": (-4, -8), "va": "top"} if i < 1 else {"xytext": (9, -10)}
         )  # the first may have a neighbor at its right
-        look = {"textcoords": "offset points", "fontsize": style.TEXT_SIZE - 1, "color": style.TEXT}
-        ax.annotate(name, (x, y / 1e9), **where, **look)
+        options = {
+            "textcoords": "offset points",
+            "fontsize": style.TEXT_SIZE - 1,
+            "color": style.TEXT,
+        }
+        ax.annotate(name, (x, y / 1e9), **offset, **options)
     ax.set(
         xscale="log",
         yscale="log",

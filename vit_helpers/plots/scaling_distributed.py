@@ -12,7 +12,7 @@ from vit_helpers.plots.encoder import ATTENTION
 
 
 def draw_holdings(frames: Mapping[str, Any], blocks: int, title: str | None = None) -> Any:
-    """Which parts of the weights each process holds, a panel for each moment, side by side; returns the axes.
+    """Draw which parts of the weights each process holds, a panel for each moment.
 
     frames: {name: boolean (processes, blocks * parts)}; the parts of a block are neighbors
     """
@@ -21,12 +21,14 @@ def draw_holdings(frames: Mapping[str, Any], blocks: int, title: str | None = No
     for ax, (name, held) in zip(axes, frames.items(), strict=True):
         processes, parts = held.shape
         for (row, column), there in np.ndenumerate(np.asarray(held)):
-            look = {
+            options = {
                 "facecolor": ATTENTION if there else "white",
                 "edgecolor": "white" if there else "#DDDDDD",
             }
             ax.add_patch(
-                Rectangle((column * blocks / parts, row), blocks / parts, 1, linewidth=0.8, **look)
+                Rectangle(
+                    (column * blocks / parts, row), blocks / parts, 1, linewidth=0.8, **options
+                )
             )
         for x in range(blocks + 1):
             ax.axvline(x, color=style.TEXT, linewidth=1.5)
@@ -49,7 +51,7 @@ def draw_holdings(frames: Mapping[str, Any], blocks: int, title: str | None = No
 def draw_ring(
     states: Mapping[str, Any], totals: Sequence[float], title: str | None = None
 ) -> Figure:
-    """What each process holds after each turn of a ring all-reduce; returns the figure.
+    """Draw what each process holds after each turn of a ring all-reduce.
 
     Complete sums are colored, and what has changed since the state before is framed.
 

@@ -65,9 +65,10 @@ def draw_model(
     title: str = "",
     notes: Mapping[str, str] | None = None,
 ) -> Figure:
-    """One image on its way through a ViT, with the shape at every stage; returns the figure.
+    """Draw one image on its way through a ViT, with the shape at every stage.
 
-    notes: what to point at, by the name of a stage: "tokens" and "features" (their class token), "blocks", "classes"
+    notes: what to point at, by the name of a stage: "tokens" and "features" (their class token),
+           "blocks", "classes"
     """
     fig = Figure(figsize=(WIDTH, HEIGHT), facecolor="white")
     label(fig, 0.08, 0.2, title, ha="left", fontsize=style.TEXT_SIZE + 1)
@@ -104,7 +105,7 @@ def draw_model(
 
 
 def axes(fig: Figure, name: str, top: float, tall: float) -> Axes:
-    """Axes of a stage, whose left end and width are known, from this height down"""
+    """Make the axes of a stage, whose left end and width are known, from this height down."""
     return style.hide_axes(
         fig.add_axes(
             (LEFT[name] / WIDTH, 1 - (top + tall) / HEIGHT, WIDE[name] / WIDTH, tall / HEIGHT)
@@ -119,7 +120,7 @@ def label(fig: Figure, x: float, y: float, text: str, **options: Any) -> None:
 
 
 def write_shape(fig: Figure, name: str, letters: str, shape: tuple[int, ...]) -> None:
-    """The name of a stage, and its shape in letters and in numbers"""
+    """Write the name of a stage, and its shape in letters and in numbers."""
     middle, numbers = LEFT[name] + WIDE[name] / 2, ", ".join(map(str, shape))
     label(fig, middle, 4.02, name, weight="bold")
     label(fig, middle, 4.24, f"({letters})")
@@ -129,7 +130,7 @@ def write_shape(fig: Figure, name: str, letters: str, shape: tuple[int, ...]) ->
 def draw_patches(
     ax: Axes, patches: Tensor, channels: int, patch_size: int, image_size: tuple[int, int]
 ) -> None:
-    """The patches, moved apart, in their places"""
+    """Draw the patches, moved apart, in their places."""
     H, W = image_size
     P, gap = patch_size, 0.35 * patch_size
     for i, patch in enumerate(patches.detach().reshape(-1, channels, P, P)):
@@ -143,7 +144,7 @@ def draw_patches(
 
 
 def draw_tokens(fig: Figure, name: str, tokens: Tensor) -> None:
-    """Tokens as rows of colors: the class token in a row of its own, the patches below it"""
+    """Draw tokens as rows of colors: the class token in a row of its own, the patches below it."""
     below = TALL - CLASS_ROW - SLIT
     parts = (
         (tokens[:1], TOP, CLASS_ROW, style.CLASS_TOKEN),
@@ -158,18 +159,18 @@ def draw_tokens(fig: Figure, name: str, tokens: Tensor) -> None:
 
 
 def draw_blocks(fig: Figure, weights: Sequence[Tensor]) -> None:
-    """The first and the last encoder block: attention with its weights (mean of the heads), and the MLP"""
+    """Draw the first and the last encoder block: attention, the mean of its heads, and the MLP."""
     shown = [(i, weights[i]) for i in sorted({0, len(weights) - 1})]
     ax = axes(fig, "blocks", TOP, TALL)
     wide, gap = (0.82, 0.12) if len(shown) > 1 else (WIDE["blocks"], 0)
-    for place, (i, maps) in enumerate(shown):
-        left = place * (wide + gap)
-        corner, look = (
-            (left + 0.02, 0.02),
-            {"boxstyle": "round,pad=0,rounding_size=0.08", "facecolor": "#F7F7F7"},
-        )
+    for number, (i, maps) in enumerate(shown):
+        left = number * (wide + gap)
+        corner = (left + 0.02, 0.02)
+        options = {"boxstyle": "round,pad=0,rounding_size=0.08", "facecolor": "#F7F7F7"}
         ax.add_patch(
-            FancyBboxPatch(corner, wide - 0.04, TALL - 0.04, edgecolor=style.TEXT, zorder=0, **look)
+            FancyBboxPatch(
+                corner, wide - 0.04, TALL - 0.04, edgecolor=style.TEXT, zorder=0, **options
+            )
         )
         draw_block(fig, ax, left + wide / 2, f"block {i + 1}", maps.mean(dim=0))
     ax.set(xlim=(0, WIDE["blocks"]), ylim=(TALL, 0), aspect="auto")
@@ -180,7 +181,7 @@ def draw_blocks(fig: Figure, weights: Sequence[Tensor]) -> None:
 
 
 def draw_block(fig: Figure, ax: Axes, middle: float, name: str, weights: Tensor) -> None:
-    """The parts of a block: a table of attention weights (T, T), and an MLP that widens D to 4 D and narrows it again"""
+    """Draw a block: its attention weights (T, T), and an MLP, D to 4 D and back."""
     labels = (
         (0.2, name, "bold"),
         (0.46, "attention", "normal"),
@@ -201,19 +202,23 @@ def draw_block(fig: Figure, ax: Axes, middle: float, name: str, weights: Tensor)
 
 
 def draw_probabilities(ax: Axes, probabilities: Tensor, class_names: Sequence[str]) -> None:
-    """A bar for each class from 0 to 1, with its name and its value; the largest is darker, if there is one"""
+    """Draw a bar for each class from 0 to 1; the largest is darker, if there is one."""
     values = torch.as_tensor(probabilities).tolist()
     best = largest(probabilities)
     for i, value in enumerate(values):
         ax.barh(i, value, color=style.SERIES[0] if i == best else style.LINE, height=0.75)
         right = value > 0.6  # too long a bar for its value to stand behind it
-        look = {"ha": "right" if right else "left", "va": "center", "fontsize": style.TEXT_SIZE - 1}
+        options = {
+            "ha": "right" if right else "left",
+            "va": "center",
+            "fontsize": style.TEXT_SIZE - 1,
+        }
         ax.text(
             value - 0.03 if right else value + 0.04,
             i,
             f"{value:.2f}",
             color="white" if right else style.TEXT,
-            **look,
+            **options,
         )
         ax.text(
             -0.06,
@@ -230,7 +235,7 @@ def draw_probabilities(ax: Axes, probabilities: Tensor, class_names: Sequence[st
 
 
 def largest(values: Tensor) -> int | None:
-    """The number of the largest value; None where all are equal
+    """Find the number of the largest value; None where all are equal
 
     >>> largest(torch.tensor([0.1, 0.9])), largest(torch.ones(3))
     (1, None)
@@ -239,7 +244,7 @@ def largest(values: Tensor) -> int | None:
 
 
 def write_joints(fig: Figure, N: int) -> None:
-    """What happens between the stages, and which row belongs to which token"""
+    """Write what happens between the stages, and which row belongs to which token."""
     middle, first, rows = TOP + TALL / 2 + 0.1, TOP + CLASS_ROW / 2, TALL - CLASS_ROW - SLIT
     connect(fig, 1.11 / WIDTH, 1.43 / WIDTH, 1 - middle / HEIGHT, "cut")
     connect(fig, 2.53 / WIDTH, 3.30 / WIDTH, 1 - middle / HEIGHT, "project")
@@ -255,7 +260,7 @@ def write_joints(fig: Figure, N: int) -> None:
 
 
 def draw_scales(fig: Figure) -> None:
-    """What the colors mean: numbers with a sign in tokens and features, attention weights in blocks"""
+    """Draw what the colors mean: signed numbers of tokens and features, and attention weights."""
     both = (
         (2.1, SIGNED, -SPREAD, SPREAD, "tokens, features:"),
         (6.4, VEIL, 0, STRONG, "attention weights:"),
@@ -278,7 +283,10 @@ def draw_scales(fig: Figure) -> None:
 
 
 def point_at(fig: Figure, name: str, text: str, best: int | None = None, K: int = 1) -> None:
-    """A remark above a stage, with an arrow down to its class token or first label; with `best`, to that bar of K"""
+    """Write a remark above a stage, with an arrow down to its class token or first label.
+
+    best: the bar, of K, to which the arrow leads instead
+    """
     middle, end = LEFT[name] + WIDE[name] / 2, TOP
     if name == "classes":
         middle, end = LEFT[name] + 0.82, BARS + (TOP + TALL - BARS) * ((best or 0) + 0.1) / K
@@ -288,7 +296,7 @@ def point_at(fig: Figure, name: str, text: str, best: int | None = None, K: int 
 
 
 def connect(fig: Figure, left: float, right: float, height: float, text: str = "") -> None:
-    """Draw a thin arrow from left to right, named above, in parts of the figure's width and height."""
+    """Draw a thin arrow from left to right, named above, in units of the figure."""
     options: dict[str, Any] = {
         "mutation_scale": 12,
         "color": style.LINE,
@@ -302,9 +310,10 @@ def connect(fig: Figure, left: float, right: float, height: float, text: str = "
 
 
 def draw_cuts(image: Tensor, owner: Tensor, ax: Axes, title: str, chosen: int) -> Axes:
-    """The borders between the pieces that an image is cut into, with the number of each piece at its middle.
+    """Draw the borders between the pieces that an image is cut into, and their numbers.
 
-    image: (C, H, W), from 0 to 1;  owner: (H, W), the number of the piece of each pixel;  chosen: a piece to tint
+    image : (C, H, W), from 0 to 1;  owner: (H, W), the number of the piece of each pixel
+    chosen: a piece to tint
     """
     draw_image(0.6 + 0.4 * image.mean(dim=0, keepdim=True), ax, title)
     H, W = owner.shape
@@ -336,9 +345,10 @@ def draw_cuts(image: Tensor, owner: Tensor, ax: Axes, title: str, chosen: int) -
 def draw_heads(
     image: Tensor, rows: Mapping[str, Tensor], grid: tuple[int, int], title: str, top: float = 1
 ) -> Figure:
-    """The class token's attention weights in each head as squares over the image, one row for each model.
+    """Draw the class token's weights in each head as squares, one row for each model.
 
-    rows: {name of the model: (h, T) weights, token 0 is the class token};  grid: rows and columns of patches
+    rows: {name of the model: (h, T) weights, token 0 is the class token}
+    grid: rows and columns of patches
     """
     h = len(next(iter(rows.values())))
     fig, panels = style.new_figure(

@@ -10,7 +10,7 @@ from matplotlib.patches import Circle, FancyBboxPatch, Polygon, Rectangle
 from matplotlib.typing import ColorType
 
 from vit_helpers.plots import style
-from vit_helpers.plots.canvas import arrow, tint
+from vit_helpers.plots.canvas import arrow, tint, write
 from vit_helpers.plots.figure import Picture
 
 WIDTH, HEIGHT = 900, 460  # in hundredths of an inch, the unit of every length below
@@ -55,7 +55,7 @@ TITLES = (  # part, left end, height, title, notebooks that treat it
     ("head", 348, 218, "one attention head", "notebook 03"),
     ("dot product", 686, 218, "one dot product", "notebook 03"),
 )
-INSETS = {  # left, bottom, width, height; then the edge of what it enlarges, from whose ends its wedge starts
+INSETS = {  # left, bottom, width, height; then the edge that it enlarges, where its wedge starts
     "block": ((10, 8, 292, 226), ((450, 256), (478, 256))),
     "head": ((338, 8, 302, 226), ((288, 182), (288, 140))),
     "dot product": ((676, 78, 214, 156), ((536, 150), (536, 141))),
@@ -142,37 +142,33 @@ ROWS = (384, 364, 344, 324, 304)  # the middles of the rows of tokens
 
 @dataclass(frozen=True)
 class _Canvas:
-    """Axes in hundredths of an inch, and the parts that are drawn in color; every artist carries the name of its part."""
+    """Axes in hundredths of an inch, and the parts in color; artists carry their part's name."""
 
     ax: Axes
     lit: frozenset[str]
 
     def color(self, part: str, color: ColorType, muted: ColorType = style.MUTED) -> ColorType:
-        """The color of an artist of this part, or the gray it has where the part is not the subject."""
+        """Return the color of an artist, or its gray where the part is not the subject."""
         return color if part in self.lit else muted
 
     def line(self, part: str) -> ColorType:
-        """The color of lines and arrows."""
+        """Return the color of lines and arrows."""
         return self.color(part, style.TEXT, style.LINE)
 
     def add(self, part: str, patch: Any) -> None:
-        """A shape of this part."""
+        """Add a shape of this part."""
         patch.set_gid(part)
         self.ax.add_patch(patch)
 
-    def text(self, part: str, x: float, y: float, words: str, **options: Any) -> None:
-        """A text around its middle, unless told otherwise."""
-        middle = "center" if "\n" in words else "center_baseline"
-        look = {
-            "ha": "center",
-            "va": middle,
-            "fontsize": SIZE,
-            "color": self.color(part, style.TEXT, QUIET),
-        }
-        self.ax.text(x, y, words, gid=part, linespacing=1.1, zorder=4, **look | options)
+    def text(self, part: str, x: float, y: float, text: str, **options: Any) -> None:
+        """Write a text around its middle, unless told otherwise."""
+        middle = "center" if "\n" in text else "center_baseline"
+        color = self.color(part, style.TEXT, QUIET)
+        defaults = {"va": middle, "fontsize": SIZE, "color": color, "linespacing": 1.1, "zorder": 4}
+        write(self.ax, x, y, text, gid=part, **defaults | options)
 
     def path(self, part: str, *points: tuple[float, float], width: float = 1.3) -> None:
-        """A line through these points that ends in an arrow."""
+        """Draw a line through these points that ends in an arrow."""
         *_, last, end = points
         color = self.line(part)
         self.ax.plot(
@@ -181,17 +177,19 @@ class _Canvas:
         options: dict[str, Any] = {"mutation_scale": 9 + 2 * width, "linewidth": width, "zorder": 2}
         arrow(self.ax, last, end, color=color, gid=part, **options)
 
-    def box(self, part: str, x: float, y: float, width: float, height: float, words: str) -> None:
-        """A rounded box with a text: a layer of the network."""
+    def box(self, part: str, x: float, y: float, width: float, height: float, text: str) -> None:
+        """Draw a rounded box with a text: a layer of the network."""
         shape = "round,pad=0,rounding_size=5"
-        look = {
+        options = {
             "facecolor": self.color(part, tint(BOX, 0.1)),
             "edgecolor": self.color(part, BOX, style.LINE),
             "zorder": 3,
         }
-        self.add(part, FancyBboxPatch((x, y), width, height, boxstyle=shape, linewidth=1.6, **look))
-        if words:
-            self.text(part, x + width / 2, y + height / 2, words)
+        self.add(
+            part, FancyBboxPatch((x, y), width, height, boxstyle=shape, linewidth=1.6, **options)
+        )
+        if text:
+            self.text(part, x + width / 2, y + height / 2, text)
 
     def cells(
         self,
@@ -201,12 +199,12 @@ class _Canvas:
         size: tuple[float, float],
         colors: Sequence[Sequence[ColorType]],
     ) -> None:
-        """A table of cells from its upper left corner, a color for each cell."""
+        """Draw a table of cells from its upper left corner, a color for each cell."""
         for row, of_row in enumerate(colors):
             for column, color in enumerate(of_row):
                 corner = (x + column * size[0], y - (row + 1) * size[1])
-                look = {"facecolor": color, "edgecolor": "white", "linewidth": 0.7, "zorder": 3}
-                self.add(part, Rectangle(corner, *size, **look))
+                options = {"facecolor": color, "edgecolor": "white", "linewidth": 0.7, "zorder": 3}
+                self.add(part, Rectangle(corner, *size, **options))
 
     def tensor(
         self,
@@ -217,7 +215,7 @@ class _Canvas:
         columns: int,
         colors: Sequence[str],
     ) -> None:
-        """A table of cells whose rows have one color each, all gray where the part is not in color."""
+        """Draw a table of cells, a color for each row, all gray where the part is muted."""
         self.cells(
             part, x, y, size, [[self.color(part, color, GRAY_CELL)] * columns for color in colors]
         )
@@ -254,14 +252,14 @@ def draw_overview(here: str | None = None) -> Picture:
 
 
 def draw_insets(canvas: _Canvas) -> None:
-    """The frames of the insets, the wedges from what they enlarge, and all titles."""
+    """Draw the frames of the insets, the wedges from what they enlarge, and all titles."""
     for part, ((x, y, width, height), source) in INSETS.items():
         end = (
             x + width if part == "block" else x
         )  # the wedge of the block comes from above, the others from the left
         corners = [*source, (end, y + height if part == "block" else y), (x, y + height)]
-        look = {"edgecolor": style.LINE, "linewidth": 0.8, "zorder": 3.5}
-        canvas.add("wedge", Polygon(corners, facecolor=WEDGE, **look))
+        options = {"edgecolor": style.LINE, "linewidth": 0.8, "zorder": 3.5}
+        canvas.add("wedge", Polygon(corners, facecolor=WEDGE, **options))
         edge = {
             "edgecolor": canvas.color(part, BOX, style.LINE),
             "linewidth": 1.6 if part in canvas.lit else 0.8,
@@ -269,12 +267,12 @@ def draw_insets(canvas: _Canvas) -> None:
         canvas.add(part, Rectangle((x, y), width, height, fill=False, zorder=1, **edge))
     for part, x, y, title, notebooks in TITLES:
         canvas.text(part, x, y, title, ha="left", weight="bold")
-        where = (x + 96, y) if part == "model title" else (x, y - 18)
-        canvas.text(part, *where, notebooks, ha="left")
+        corner = (x + 96, y) if part == "model title" else (x, y - 18)
+        canvas.text(part, *corner, notebooks, ha="left")
 
 
 def draw_layers(canvas: _Canvas) -> None:
-    """What the tables above list: boxes, arrows, names and shapes."""
+    """Draw what the tables above list: boxes, arrows, names and shapes."""
     for box in BOXES:
         canvas.box(*box)
     for part, *points in ARROWS:
@@ -284,7 +282,7 @@ def draw_layers(canvas: _Canvas) -> None:
 
 
 def draw_image_and_tokens(canvas: _Canvas) -> None:
-    """The tensors of the model: image, patches, tokens and position embeddings, features, class token, classes."""
+    """Draw the tensors of the model, from the image through patches and tokens to classes."""
     for i in range(4):
         draw_patch(canvas, "image", i, 10 + 40 * (i % 2), 334 - 40 * (i // 2), 40)
         draw_patch(canvas, "patches", i, 139, ROWS[i + 1] - 9, 18)
@@ -297,25 +295,25 @@ def draw_image_and_tokens(canvas: _Canvas) -> None:
         for y, color in zip(rows, colors, strict=True):
             canvas.tensor(part, x, y + 7.5, (8, 15), 5, [color])
     for y, length in zip(ROWS, (10, 40, 6, 16, 8), strict=True):
-        look = {"facecolor": canvas.color("output", BOX, GRAY_CELL), "zorder": 3}
-        canvas.add("output", Rectangle((842, y - 6.5), length, 13, **look))
+        options = {"facecolor": canvas.color("output", BOX, GRAY_CELL), "zorder": 3}
+        canvas.add("output", Rectangle((842, y - 6.5), length, 13, **options))
 
 
 def draw_patch(canvas: _Canvas, part: str, i: int, x: float, y: float, size: float) -> None:
-    """One of the four patches of the image, at this lower left corner: sky, sun, roof or tree."""
+    """Draw one of four patches, at this lower left corner: sky, sun, roof or tree."""
     base, frame = (
         canvas.color(part, style.PATCH, "#BBBBBB"),
         canvas.color(part, style.PATCH, style.LINE),
     )
     for darkness, form in PICTURE[i]:
-        look = {"facecolor": tint(base, darkness), "zorder": 3}
+        options = {"facecolor": tint(base, darkness), "zorder": 3}
         if form == "ground":
-            canvas.add(part, Rectangle((x, y), size, size, **look))
+            canvas.add(part, Rectangle((x, y), size, size, **options))
         elif isinstance(form[0], tuple):
-            canvas.add(part, Polygon([(x + size * a, y + size * b) for a, b in form], **look))
+            canvas.add(part, Polygon([(x + size * a, y + size * b) for a, b in form], **options))
         else:
             canvas.add(
-                part, Circle((x + size * form[0], y + size * form[1]), size * form[2], **look)
+                part, Circle((x + size * form[0], y + size * form[1]), size * form[2], **options)
             )
     canvas.add(
         part, Rectangle((x, y), size, size, fill=False, edgecolor=frame, linewidth=1.4, zorder=3)
@@ -323,7 +321,7 @@ def draw_patch(canvas: _Canvas, part: str, i: int, x: float, y: float, size: flo
 
 
 def draw_block(canvas: _Canvas) -> None:
-    """The residual stream from top to bottom, and the two branches that are added to it."""
+    """Draw the residual stream from top to bottom, and the two branches that are added to it."""
     canvas.path("block", (42, 186), (42, 40), (42, 14), width=4)
     for y in (158, 80):
         canvas.path("block", (42, y), (69, y))
@@ -337,17 +335,17 @@ def draw_block(canvas: _Canvas) -> None:
         }
         canvas.add("block", Circle((42, y - 39), 10, **plus))
         canvas.text("block", 42, y - 39, "+", fontsize=SIZE + 2, va="center")
-    for shift, words in (
+    for shift, text in (
         (6, ""),
         (3, ""),
         (0, "multi-head\nattention"),
     ):  # several heads, one behind the other
-        canvas.box("attention", 188 + shift, 138 + shift, 94, 40, words)
+        canvas.box("attention", 188 + shift, 138 + shift, 94, 40, text)
     canvas.text("block", 58, 20, "residual stream (T, D)", ha="left")
 
 
 def draw_head(canvas: _Canvas) -> None:
-    """Queries, keys and values of all tokens, their scores and weights, and the weighted sums."""
+    """Draw queries, keys and values of all tokens, scores, weights, and weighted sums."""
     canvas.tensor("head", 348, 131, (8, 9), 5, TOKENS)
     for y, letter, color in (
         (186, "q", style.QUERY),
@@ -379,7 +377,7 @@ def draw_head(canvas: _Canvas) -> None:
 
 
 def draw_dot_product(canvas: _Canvas) -> None:
-    """A query and a key with their numbers, products below their columns, and the sum: the example of notebook 03."""
+    """Draw a query, a key, products below their columns, and the sum, as in notebook 03."""
     query, key = (1, 1, 1, 1), (1, 1, 0, 0)
     for y, name, numbers, color in (
         (168, "query", query, style.QUERY),

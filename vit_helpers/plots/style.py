@@ -14,7 +14,8 @@ from matplotlib.patheffects import withStroke
 
 from vit_helpers.plots.overflow import warn_of_overflow
 
-# Okabe and Ito's colors, which color-blind readers can distinguish: each belongs to one role in all notebooks
+# Okabe and Ito's colors, which color-blind readers can distinguish: each belongs to one role in
+# all notebooks
 CLASS_TOKEN = "#D55E00"
 PATCH = "#56B4E9"
 POSITION = "#009E73"
@@ -23,33 +24,18 @@ KEY = "#E69F00"
 VALUE = "#CC79A7"
 TEXT = "#222222"
 LINE = "#999999"
-SERIES = (
-    "#332288",
-    "#999933",
-    "#882255",
-)  # lines and bars that are compared and play none of these roles
+SERIES = ("#332288", "#999933", "#882255")  # what is compared and plays none of these roles
 MUTED = "#E9E9E9"  # parts of a drawing that are not the subject of the page
 VALUES = "cividis"  # the color map of magnitudes
-SIGNED = (
-    "RdBu_r"  # the color map of numbers with a sign, drawn with zero in the middle, which is white
-)
+SIGNED = "RdBu_r"  # the color map of numbers with a sign, with zero, white, in the middle
 VEIL = LinearSegmentedColormap.from_list(
     "veil", [to_rgba(SERIES[2], 0), to_rgba(SERIES[2], 0.95)]
 )  # attention over an image
-HATCHES = (
-    "",
-    "//",
-    "",
-    "..",
-    "\\\\",
-    "--",
-    "xx",
-)  # of pieces laid end to end, so that they differ without color too
-HALO = [
-    withStroke(linewidth=4, foreground="white")
-]  # around a frame of 2 points, so that it is seen on any map
+# Of pieces laid end to end, so that they differ without color too
+HATCHES = ("", "//", "", "..", "\\\\", "--", "xx")
+HALO = [withStroke(linewidth=4, foreground="white")]  # makes a frame of 2 points visible anywhere
 SHADES = 0.2  # what a print in gray keeps apart: a fifth of the way from black to white
-DOTS = 144  # an inch, in the stored picture, which is shown at 100 dots an inch: sharp on displays with small pixels
+DOTS = 144  # an inch, in the stored picture; shown at 100 an inch, it is sharp on any display
 PHOTO = 20_000  # colors; a figure with more of them shows photos and is stored as JPEG
 TEXT_SIZE = 12  # points; as large as the page's prose
 
@@ -63,7 +49,7 @@ class Encoded(NamedTuple):
 
 
 def blank_figure(width: float = 9.0, height: float = 3.0, **options: Any) -> Figure:
-    """Make a white figure without axes, of which pyplot knows nothing, so that nobody must close it.
+    """Make a white figure without axes that pyplot does not know, so nobody must close it.
 
     width, height: inches; 9 inches, shown at 100 dots an inch, fill a page of 900 pixels
     options      : as for `matplotlib.figure.Figure`
@@ -83,7 +69,7 @@ def new_figure(width: float = 9.0, height: float = 3.0, **layout: Any) -> tuple[
 
 
 def new_axes(ax: Axes | None, width: float = 9.0, height: float = 3.0) -> Axes:
-    """The axes given, or those of a new figure"""
+    """Return the axes given, or those of a new figure."""
     return new_figure(width, height)[1] if ax is None else ax
 
 
@@ -95,7 +81,7 @@ def title_figure(fig: Figure, title: str | None, x: float = 0.005) -> None:
 def style_axes(
     ax: Axes, title: str | None = None, x: str | None = None, y: str | None = None
 ) -> Axes:
-    """Title at the left, names and units of the axes, text of the page's size; returns the axes."""
+    """Set a title at the left, names and units of the axes, and the page's text size."""
     ax.set_title(title or "", loc="left", fontsize=TEXT_SIZE + 1, color=TEXT)
     ax.set_xlabel(x or "", fontsize=TEXT_SIZE, color=TEXT)
     ax.set_ylabel(y or "", fontsize=TEXT_SIZE, color=TEXT)
@@ -105,7 +91,7 @@ def style_axes(
 
 
 def hide_axes(ax: Axes, title: str | None = None) -> Axes:
-    """Axes for a picture: a title, no ticks, no frame"""
+    """Make axes those of a picture: a title, no ticks, no frame."""
     style_axes(ax, title).set_axis_off()
     return ax
 
@@ -155,24 +141,24 @@ def encode(fig: Figure) -> Encoded:
 
 
 def color_only_pairs(fig: Figure) -> list[tuple[str, str]]:
-    """Pairs of names that share axes and differ only by color, so that they would look alike in gray"""
+    """List pairs of names that share axes and differ only by color: in gray they look alike."""
     pairs = []
     for ax in fig.axes:
         handles, names = ax.get_legend_handles_labels()
         marks = [
             handle[0] if isinstance(handle, tuple) else handle for handle in handles
         ]  # tuples: bars, lines with errors
-        for (one, mark), (other, its_mark) in combinations(zip(names, marks, strict=True), 2):
+        for (name, mark), (other, its_mark) in combinations(zip(names, marks, strict=True), 2):
             if (
                 form(mark) == form(its_mark)
                 and abs(shade(color_of(mark)) - shade(color_of(its_mark))) < SHADES
             ):
-                pairs.append((one, other))
+                pairs.append((name, other))
     return pairs
 
 
 def form(mark: Any) -> list[str]:
-    """The look of a line, a dot or a bar apart from its color"""
+    """Describe the look of a line, a dot or a bar apart from its color."""
     getters = ("get_linestyle", "get_marker", "get_hatch", "get_fill", "get_paths")
     return [
         type(mark).__name__,
@@ -181,7 +167,7 @@ def form(mark: Any) -> list[str]:
 
 
 def color_of(mark: Any) -> Any:
-    """The color of a line, of a filled bar, or of the edge of one that is not filled"""
+    """Find the color of a line, of a filled bar, or of the edge of another bar."""
     if hasattr(mark, "get_color"):
         return mark.get_color()
     return (
@@ -190,7 +176,7 @@ def color_of(mark: Any) -> Any:
 
 
 def shade(color: Any) -> float:
-    """The gray with the same luminance as a color, from 0 for black to 1 for white
+    """Find the gray with the luminance of a color, from 0 for black to 1 for white
 
     >>> round(shade("white"), 2), round(shade(QUERY), 2), round(shade(PATCH), 2)
     (1.0, 0.43, 0.67)
@@ -200,12 +186,12 @@ def shade(color: Any) -> float:
 
 
 def ink_on(color: Any) -> str:
-    """The color of text on a background of this color: black or white, whichever has more contrast"""
+    """Choose the color of text on a background: black or white, whichever has more contrast."""
     return "white" if shade(color) < 0.46 else "black"
 
 
 def write_on(ax: Axes, x: float, y: float | str, text: str, color: str) -> None:
-    """A text in the middle of an area of this color, with a background that keeps it readable over hatching"""
+    """Write a text in the middle of an area of this color, readable over hatching, too."""
     ground = {"facecolor": color, "edgecolor": "none", "pad": 1.5}
     ax.text(
         x,
@@ -220,14 +206,14 @@ def write_on(ax: Axes, x: float, y: float | str, text: str, color: str) -> None:
 
 
 def drawn(fig: Figure, kind: str, **options: Any) -> bytes:
-    """A figure as the bytes of a file"""
+    """Draw a figure into the bytes of a file."""
     file = io.BytesIO()
     fig.savefig(file, format=kind, dpi=DOTS, **options)
     return file.getvalue()
 
 
 def count_colors(png: bytes) -> int:
-    """How many colors a picture has"""
+    """Count the colors of a picture."""
     from PIL import Image
 
     image = Image.open(io.BytesIO(png)).convert("RGB")
@@ -235,9 +221,10 @@ def count_colors(png: bytes) -> int:
 
 
 def with_palette(png: bytes) -> bytes:
-    """A PNG with a palette of 256 colors, which takes a quarter of the bytes, and without metadata about its author.
+    """Give a PNG a palette of 256 colors, for a quarter of the bytes, and drop its metadata.
 
-    The palette covers the whole range of colors, because one that follows their frequency (median cut, Pillow's default)
+    The palette covers the whole range of colors, because one that follows their frequency (median
+    cut, Pillow's default)
     gives a color that fills only a few cells the value of another.
     """
     from PIL import Image

@@ -35,7 +35,7 @@ def as_rows(history: Sequence[Epoch | Row]) -> list[Row]:
 def draw_curve(
     history: Sequence[Epoch | Row], key: str, ax: Axes | None = None, title: str | None = None
 ) -> Axes:
-    """Training (dashed) and validation, one point an epoch.
+    """Draw training (dashed) and validation, one point an epoch.
 
     history: what `fit` returns, or rows of it;  key: "loss" or "accuracy"
     """
@@ -63,7 +63,10 @@ def draw_curve(
 
 
 def draw_curves(history: Sequence[Epoch | Row], floor: float | None = None) -> Figure:
-    """Loss and accuracy side by side on a new figure, which is returned.  floor: the lowest loss possible, a dotted line"""
+    """Draw loss and accuracy side by side on a new figure.
+
+    floor: the lowest loss possible, a dotted line
+    """
     fig, (left, right) = style.new_figure(9, 3.4, ncols=2)
     history = as_rows(history)
     last = history[-1]
@@ -82,9 +85,12 @@ def draw_curves(history: Sequence[Epoch | Row], floor: float | None = None) -> F
 def draw_loss(
     num_classes: int, smoothing: float, ax: Axes | None = None, title: str | None = None
 ) -> Axes:
-    """The cross-entropy of one image, against the probability of the correct class, where all others are equally likely.
+    """Draw the cross-entropy of one image, against the probability of the correct class.
 
-    smoothing: of the labels, for the second line; its lowest point and the uniform prediction are marked
+    All other classes are equally likely.
+
+    smoothing: of the labels, for the second line; its lowest point and the uniform prediction
+               are marked
     """
     ax, K = style.new_axes(ax, 8, 3.4), num_classes
     probability = torch.linspace(0.02, 0.995, 200)
@@ -107,15 +113,21 @@ def draw_loss(
     ):
         ax.plot(float(at), height, "o", color=style.TEXT)
         left = float(at) < 0.5
-        look = {"ha": "left" if left else "right", "fontsize": style.TEXT_SIZE, "color": style.TEXT}
-        ax.text(float(at) + (0.02 if left else 0.0), height + (0.05 if left else 0.5), text, **look)
+        options = {
+            "ha": "left" if left else "right",
+            "fontsize": style.TEXT_SIZE,
+            "color": style.TEXT,
+        }
+        ax.text(
+            float(at) + (0.02 if left else 0.0), height + (0.05 if left else 0.5), text, **options
+        )
     ax.set(xlim=(0, 1), ylim=(0, None))
     ax.legend(fontsize=style.TEXT_SIZE, frameon=False)
     return style.style_axes(ax, title, "probability of the correct class", UNITS["loss"])
 
 
 def smoothed_loss(probability: Tensor, num_classes: int, smoothing: float) -> Tensor:
-    """The cross-entropy where the correct class has this probability and the others share the rest equally
+    """Compute the cross-entropy where all wrong classes share the rest equally.
 
     >>> smoothed_loss(torch.tensor([0.1, 0.91]), 10, 0.1)
     tensor([2.3026, 0.5003])
@@ -142,7 +154,8 @@ class LiveCurves:
         self.history.append(row)
         if not in_notebook():
             print(
-                f"epoch {row['epoch']} of {self.epochs}: validation accuracy {row['val_accuracy']:.3f}"
+                f"epoch {row['epoch']} of {self.epochs}: "
+                f"validation accuracy {row['val_accuracy']:.3f}"
             )
         elif row["epoch"] == self.epochs or time.monotonic() - self.drawn_at > REDRAW:
             self.draw()
@@ -161,7 +174,7 @@ class LiveCurves:
             self.place.update(image, metadata=metadata)
 
     def alt(self) -> str:
-        """The alt text of the curves so far"""
+        """The alt text of the curves so far."""
         first, last = self.history[0], self.history[-1]
         ends = [
             f"{key} from {first['val_' + key]:.2f} to {last['val_' + key]:.2f}"
@@ -169,11 +182,12 @@ class LiveCurves:
         ]
         trained = f"training ends at {last['loss']:.2f} and {last['accuracy']:.2f}"
         done = f"{len(self.history)} of {self.epochs} epochs"
-        return f"Loss and accuracy after {done}: validation goes in {' and in '.join(ends)}, {trained}."
+        ways = " and in ".join(ends)
+        return f"Loss and accuracy after {done}: validation goes in {ways}, {trained}."
 
 
 def in_notebook() -> bool:
-    """Whether figures can be shown and updated in place, which takes Jupyter's kernel"""
+    """Say whether figures can be updated in place, which takes Jupyter's kernel."""
     try:
         from IPython import get_ipython
     except ImportError:
@@ -186,7 +200,7 @@ def draw_runs(
     healthy: Sequence[Epoch | Row] | None = None,
     verdicts: Mapping[str, str] | None = None,
 ) -> Figure:
-    """For each run a column with its loss above its accuracy, epoch by epoch; returns the figure.
+    """Draw for each run a column with its loss above its accuracy, epoch by epoch.
 
     runs    : {title: what `fit` returns, or rows of it}, two to six of them
     healthy : a run to compare with, whose validation is drawn in gray in every column
@@ -235,13 +249,13 @@ def draw_runs(
             style.style_axes(ax).set_ylim(0, top)
         column[0].set_title(title, fontsize=style.TEXT_SIZE, color=style.TEXT)
         if verdicts:
-            look = {
+            options = {
                 "ha": "right",
                 "va": "top",
                 "fontsize": style.TEXT_SIZE - 1,
                 "color": style.TEXT,
             }
-            column[0].text(0.98, 0.98, verdicts[title], transform=column[0].transAxes, **look)
+            column[0].text(0.98, 0.98, verdicts[title], transform=column[0].transAxes, **options)
         column[1].set_xlabel("epoch", fontsize=style.TEXT_SIZE, color=style.TEXT)
         if len(epochs) <= 8:
             column[1].set_xticks(epochs)
@@ -252,21 +266,23 @@ def draw_runs(
 
 
 def name_lines(fig: Figure, axes: Any) -> None:
-    """The legend of `draw_runs`: the lines of its first panel, and triangles if a panel has some"""
+    """Draw the legend of `draw_runs`: lines of its first panel, and triangles if there are some."""
     handles, names = axes[0, 0].get_legend_handles_labels()
     if any(
         line.get_marker() == "^" and len(line.get_xdata()) for ax in axes.flat for line in ax.lines
     ):
         handles.append(Line2D([], [], linestyle="", marker="^", color=style.TEXT))
         names.append("above the scale")
-    look = {"ncols": 5, "columnspacing": 1, "fontsize": style.TEXT_SIZE - 1, "frameon": False}
-    fig.legend(handles, names, loc="outside upper right", **look)
+    options = {"ncols": 5, "columnspacing": 1, "fontsize": style.TEXT_SIZE - 1, "frameon": False}
+    fig.legend(handles, names, loc="outside upper right", **options)
 
 
 def draw_confusion(
     counts: Tensor, names: Sequence[Any], ax: Axes | None = None, title: str | None = None
 ) -> Axes:
-    """How many images of each class (row) were given each prediction (column); the mistakes are colored by their share.
+    """Draw how many images of each class (row) were given each prediction (column).
+
+    Mistakes are colored by their share of the class.
 
     counts: (K, K);  names: K texts
     """
@@ -298,10 +314,13 @@ def draw_calibration(
     title: str | None = None,
     groups: int = 10,
 ) -> Axes:
-    """Accuracy against confidence in groups of equal size; the points of a calibrated model are on the gray diagonal.
+    """Draw accuracy against confidence in groups of equal size.
+
+    The points of a calibrated model are on the gray diagonal.
 
     confidence: (n,) the largest probability of each image;  correct: (n,) whether its prediction is
-    groups    : how many, from least to most confident; a bar is one standard error of the group's accuracy
+    groups    : how many, from least to most confident; a bar is one standard error of the
+                group's accuracy
     """
     ax = style.new_axes(ax, 5, 4)
     parts = confidence.argsort().tensor_split(groups)

@@ -54,7 +54,7 @@ label = partial(write, fontsize=SIZE, linespacing=1.15)
 
 
 def draw_loop(images: Tensor, labels: Sequence[int], factors: Sequence[float]) -> Figure:
-    """One training step as a circle from the images to the parameters, with the code of each arrow; returns the figure.
+    """Draw one training step as a circle from images to parameters, with the code of each arrow.
 
     images : (4, C, H, W), from 0 to 1, from a batch;  labels: their classes
     factors: the learning rate of each step of a training, divided by the highest
@@ -68,18 +68,18 @@ def draw_loop(images: Tensor, labels: Sequence[int], factors: Sequence[float]) -
     label(ax, 68, 363, f"labels {', '.join(map(str, labels))}")
     label(ax, 68, 195, "images\n(B, C, H, W)")
     for x, y, width, text, color in BOXES:
-        look = {
+        options = {
             "boxstyle": "round,pad=0,rounding_size=6",
             "facecolor": "white",
             "edgecolor": color,
             "linewidth": 1.6,
         }
-        ax.add_patch(FancyBboxPatch((x, y), width, 60, **look))
+        ax.add_patch(FancyBboxPatch((x, y), width, 60, **options))
         label(ax, x + width / 2, y + 30, text)
     for row in range(4):
         for column in range(10):
-            look = {"facecolor": style.MUTED, "edgecolor": style.LINE, "linewidth": 0.5}
-            ax.add_patch(Rectangle((318 + 8.8 * column, 255 + 10 * row), 8.8, 10, **look))
+            options = {"facecolor": style.MUTED, "edgecolor": style.LINE, "linewidth": 0.5}
+            ax.add_patch(Rectangle((318 + 8.8 * column, 255 + 10 * row), 8.8, 10, **options))
     label(ax, 362, 313, "logits")
     label(ax, 362, 237, "(B, K)")
     for points, number, color in ARROWS:
@@ -99,12 +99,12 @@ def draw_loop(images: Tensor, labels: Sequence[int], factors: Sequence[float]) -
 
 
 def inset(fig: Figure, x: float, y: float, width: float, height: float) -> Axes:
-    """Axes inside the picture of the loop"""
+    """Make axes inside the picture of the loop."""
     return fig.add_axes((x / WIDTH, y / HEIGHT, width / WIDTH, height / HEIGHT))
 
 
 def number_of(ax: Axes, x: float, y: float, number: int, color: str) -> None:
-    """The number of a line of code in a disk"""
+    """Write the number of a line of code in a disk."""
     disk = {"boxstyle": "circle,pad=0.25", "facecolor": color, "edgecolor": "white"}
     label(
         ax, x, y, str(number), color="white", weight="bold", fontsize=SIZE - 1, zorder=5, bbox=disk
@@ -112,7 +112,10 @@ def number_of(ax: Axes, x: float, y: float, number: int, color: str) -> None:
 
 
 def draw_arrow(ax: Axes, points: Sequence[tuple[float, float]], number: int, color: str) -> None:
-    """An arrow through some points, whose longest piece carries the number of a line of code; dashed in the backward pass"""
+    """Draw an arrow through some points, whose longest piece carries the number of a line of code.
+
+    It is dashed in the backward pass.
+    """
     dashes = "--" if color == BACKWARD else "-"
     *_, last, end = points
     ax.plot(*zip(*points[:-1], strict=True), color=color, linewidth=1.8, linestyle=dashes)
@@ -131,7 +134,7 @@ def draw_arrow(ax: Axes, points: Sequence[tuple[float, float]], number: int, col
 
 
 def draw_factors(fig: Figure, ax: Axes, factors: Sequence[float]) -> None:
-    """The learning rate over the steps of a training, with a dot at one of them"""
+    """Draw the learning rate over the steps of a training, with a dot at one of them."""
     small = inset(fig, 14, 68, 108, 54)
     small.plot(factors, color=UPDATE, linewidth=1.6)
     now = len(factors) // 3
@@ -148,7 +151,10 @@ def draw_paths(
     ax: Axes | None = None,
     title: str | None = None,
 ) -> Axes:
-    """Where optimizers go on the loss (a x² + b y²) / 2, over its contours.  paths: {name: (steps, 2)};  curvature: a, b"""
+    """Draw where optimizers go on the loss (a x² + b y²) / 2, over its contours.
+
+    paths: {name: (steps, 2)};  curvature: a, b
+    """
     ax = style.new_axes(ax, 5, 4.2)
     a, b = curvature
     x, y = torch.meshgrid(
@@ -158,8 +164,12 @@ def draw_paths(
     ax.contour(
         x, y, loss, levels=[0.01, 0.05, 0.2, 0.6, 1.4, 2.8, 5], colors="#CCCCCC", linewidths=0.8
     )
-    looks = (("o", ":", style.SERIES[1]), ("s", "--", style.SERIES[2]), ("^", "-", style.SERIES[0]))
-    for (name, path), (marker, dash, color) in zip(paths.items(), looks, strict=False):
+    styles = (
+        ("o", ":", style.SERIES[1]),
+        ("s", "--", style.SERIES[2]),
+        ("^", "-", style.SERIES[0]),
+    )
+    for (name, path), (marker, dash, color) in zip(paths.items(), styles, strict=False):
         ax.plot(
             *path.T, dash, marker=marker, markersize=4.5, linewidth=1.5, color=color, label=name
         )
@@ -179,10 +189,13 @@ def draw_paths(
 def draw_spectra(
     spectra: Mapping[str, Tensor], ax: Axes | None = None, title: str | None = None
 ) -> Axes:
-    """Singular values of some matrices, from the largest, on a logarithmic scale.  spectra: {name: (n,)}"""
+    """Draw singular values of some matrices, from the largest, on a logarithmic scale.
+
+    spectra: {name: (n,)}
+    """
     ax = style.new_axes(ax, 5, 3)
-    looks = (("o", ":", style.SERIES[2]), ("^", "-", style.SERIES[0]))
-    for (name, values), (marker, dash, color) in zip(spectra.items(), looks, strict=False):
+    styles = (("o", ":", style.SERIES[2]), ("^", "-", style.SERIES[0]))
+    for (name, values), (marker, dash, color) in zip(spectra.items(), styles, strict=False):
         ax.semilogy(
             range(1, len(values) + 1),
             values,

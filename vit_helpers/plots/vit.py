@@ -26,10 +26,12 @@ class Stage(NamedTuple):
     """One stage of a forward pass, and what leads to it.
 
     letters: its shape in letters, "T, D"; data: its numbers, whose shape is written beneath
-    kind   : "image" (C, H, W); "patches" (N, C, P, P) of a square image; "tokens" (T, D), whose row 0 is the class token;
+    kind   : "image" (C, H, W); "patches" (N, C, P, P) of a square image; "tokens" (T, D), whose
+             row 0 is the class token;
              "positions" (T, D); "token" (D,), one token on end; "logits" (K,)
     before : what is written over the arrow that leads here, or "+" or "=" in place of an arrow
-    layer  : the name of a layer that is drawn as a box on that arrow;  skip: dots before it, for layers left out
+    layer  : the name of a layer that is drawn as a box on that arrow
+    skip   : dots before it, for layers left out
     times  : the factor by which its colors are stronger than those of the other tables
     """
 
@@ -53,7 +55,7 @@ def draw_forward(
     logits: Tensor,
     classes: Sequence[str] = (),
 ) -> Figure:
-    """One image on its way through a ViT, from its patches to its logits.
+    """Draw one image on its way through a ViT, from its patches to its logits.
 
     photo    : (C, H, W), from 0 to 1, square; patches: (N, C, P, P); positions: (T, D)
     tokens   : (T, D) before the first block and after each of them; features: (T, D), normalized
@@ -74,14 +76,17 @@ def draw_forward(
         Stage("class token", "D", features[0], "token", "row 0", width=0.6),
         Stage("logits", "K", logits, "logits", layer="head", width=5.2),
     ]
-    title = f"A photo becomes {len(features)} tokens, passes through {L} blocks, and ends as {len(logits)} logits"
+    title = (
+        f"A photo becomes {len(features)} tokens, passes through {L} blocks, "
+        f"and ends as {len(logits)} logits"
+    )
     return draw_stages([before_blocks, through_blocks], title, 3, classes)
 
 
 def draw_stages(
     rows: Sequence[Sequence[Stage]], title: str, limit: float, classes: Sequence[str] = ()
 ) -> Figure:
-    """A forward pass in rows of stages; tables on one scale, from -limit to limit with white for 0.
+    """Draw a forward pass in rows of stages; tables share a scale with white for 0.
 
     classes: the names of the logits
     """
@@ -120,7 +125,10 @@ def draw_stages(
 
 
 def draw_return(ax: Axes, start: float, top: float) -> None:
-    """A line from below a row's last stage to the left end of the next row, whose pictures begin at this height"""
+    """Draw a line from below a row's last stage to the left end of the next row.
+
+    top: the height at which the pictures of the next row begin
+    """
     ax.plot(
         [start, start, 0.1, 0.1],
         [top - 0.55, top - 0.25, top - 0.25, top + SIDE / 2],
@@ -130,7 +138,7 @@ def draw_return(ax: Axes, start: float, top: float) -> None:
 
 
 def gap(stage: Stage) -> float:
-    """The width in cells of what leads to a stage"""
+    """Return the width in cells of what leads to a stage."""
     if stage.before in ("+", "="):
         return 0.9
     return (
@@ -141,7 +149,7 @@ def gap(stage: Stage) -> float:
 
 
 def draw_step(ax: Axes, stage: Stage, left: float, right: float, top: float) -> None:
-    """An arrow with its text, a sign, or an arrow through the box of a layer"""
+    """Draw an arrow with its text, a sign, or an arrow through the box of a layer."""
     middle = top + SIDE / 2
     if stage.before in ("+", "="):
         write(ax, (left + right) / 2, middle, stage.before, weight="bold")
@@ -175,7 +183,7 @@ def draw_step(ax: Axes, stage: Stage, left: float, right: float, top: float) -> 
 def draw_stage(
     ax: Axes, stage: Stage, place: tuple[float, float, float], limit: float, classes: Sequence[str]
 ) -> None:
-    """The numbers of one stage as a picture; place: left, top, width"""
+    """Draw the numbers of one stage as a picture; place: left, top, width."""
     left, top, width = place
     data = stage.data.detach()
     if stage.kind == "logits":
@@ -202,7 +210,7 @@ def draw_stage(
 def put(
     ax: Axes, data: Tensor, box: tuple[float, float, float, float], limit: float | None = None
 ) -> None:
-    """An image (H, W, C), or a table of numbers on a scale, in a box: left, top, width, height"""
+    """Draw an image (H, W, C) or a table of numbers in a box: left, top, width, height."""
     left, top, width, height = box
     scale: dict[str, Any] = (
         {} if limit is None else {"cmap": style.SIGNED, "vmin": -limit, "vmax": limit}
@@ -223,7 +231,7 @@ def put(
 def draw_logits(
     ax: Axes, logits: Tensor, place: tuple[float, float, float], classes: Sequence[str]
 ) -> None:
-    """A bar for each logit from the line of zero, with its class and its number above it"""
+    """Draw a bar for each logit from the line of zero, with its class and its number above it."""
     left, top, width = place
     step, zero = (SIDE - 0.5) / len(logits), left + width / 2
     unit = width / 2 / max(float(logits.abs().max()), 1e-9)
@@ -238,7 +246,7 @@ def draw_logits(
 
 
 def draw_key(fig: Figure, ax: Axes, y: float, limit: float) -> None:
-    """What the frames and the colors of the tables mean"""
+    """Draw what the frames and the colors of the tables mean."""
     for left, color, text in (
         (0.3, style.CLASS_TOKEN, "class token"),
         (4.1, style.PATCH, "patches"),
@@ -263,7 +271,9 @@ def draw_lines(
     x: str | None = None,
     y: str | None = None,
 ) -> Axes:
-    """Lines over their places 0, 1, 2, ..., with their names and last numbers at their ends; from 0 if nothing is below.
+    """Draw lines over their places 0, 1, 2, ..., with names and last numbers at their ends.
+
+    The axis begins at 0 if nothing is below.
 
     lines: {name: (values, color, line style)}
     """
@@ -289,7 +299,9 @@ def draw_shares(
     title: str | None = None,
     least: float = 0.03,
 ) -> Axes:
-    """A bar from 0 to 1 for each whole, cut into its parts; parts above the least carry their share, the last beside it.
+    """Draw a bar from 0 to 1 for each whole, cut into its parts.
+
+    Parts above the least carry their share, the last one beside it.
 
     shares: {whole: {part: share}};  colors: {part: color}
     """
@@ -322,9 +334,10 @@ def draw_shares(
 def draw_differences(
     groups: Mapping[str, Mapping[str, float]], bound: float, title: str, least: float = 1e-7
 ) -> Figure:
-    """Dots on a logarithmic scale: a row for each name, a panel for each group, and a line at the bound.
+    """Draw dots on a logarithmic scale: a row for each name, a panel for each group, a bound.
 
-    groups: {title of a panel: {name: difference}}, with the same names; differences below the least are at the left edge
+    groups: {title of a panel: {name: difference}}, with the same names; differences below the
+            least are at the left edge
     """
     names = list(next(iter(groups.values())))
     fig, axes = style.new_figure(9, 0.34 * len(names) + 1.6, ncols=len(groups), sharey=True)

@@ -31,9 +31,10 @@ def draw_head(
     row: int = 0,
     patches: Tensor | None = None,
 ) -> Figure:
-    """One attention head with all its numbers: tokens, queries, keys, values; scores, weights, outputs.
+    """Draw one attention head with all its numbers, from tokens to outputs.
 
-    z: (T, D), normalized; q, k, v: (T, d); labels: T names of tokens; row: the query whose row is framed
+    z      : (T, D), normalized;  q, k, v: (T, d);  labels: T names of tokens
+    row    : the query whose row is framed
     patches: (T - 1, C, P, P), from 0 to 1, drawn beside their tokens; the class token is in row 0
     """
     (T, D), d = z.shape, q.shape[1]
@@ -90,7 +91,7 @@ def draw_head(
 
 
 def draw_forks(ax: Axes, start: tuple[float, float], ends: Sequence[float], y: float) -> None:
-    """A line from `start` up and along, with an arrow down to each of the ends, which are at height y"""
+    """Draw a line from `start` up and along, with an arrow down to each of the ends at height y."""
     x, middle = start
     ax.plot(
         [x + 0.1, x + 0.6, x + 0.6, ends[-1]],
@@ -106,9 +107,12 @@ def draw_forks(ax: Axes, start: tuple[float, float], ends: Sequence[float], y: f
 def draw_weights(
     ax: Axes, head: tuple[Tensor, Tensor], labels: Sequence[str], row: int, low: float, width: float
 ) -> None:
-    """The second row of `draw_head`: scores, weights and outputs, with one row framed and one output written out.
+    """Draw the second row of `draw_head`: scores, weights and outputs.
 
-    head: scores (T, T) and values (T, d); low: the height at which the tables begin; width: of a cell
+    One row is framed, and one output written out.
+
+    head: scores (T, T) and values (T, d)
+    low : the height at which the tables begin;  width: of a cell
     """
     scores, v = head
     (T, d), weights = v.shape, scores.softmax(dim=-1)

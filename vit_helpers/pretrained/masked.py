@@ -5,11 +5,11 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor, nn
 
+from vit_helpers.data.splits import SizedBatches
 from vit_helpers.embeddings import sincos_positions
 from vit_helpers.encoder import Block
 from vit_helpers.patches import patchify
 from vit_helpers.training import Recipe, Report, fit
-from vit_helpers.training.loop import SizedBatches
 from vit_helpers.vit import ViT
 
 

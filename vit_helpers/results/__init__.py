@@ -8,7 +8,10 @@ RESULTS = Path(__file__).parent
 
 
 def read_results(name: str) -> pd.DataFrame:
-    """A stored table by its name, as in "growth" or "speed", empty cells as NaN; ValueError listing the names if unknown."""
+    """Read a stored table by its name, as in "growth" or "speed"; empty cells are NaN.
+
+    raises: ValueError, which lists the names, if there is no such table
+    """
     known = sorted(path.stem for path in RESULTS.glob("*.csv"))
     if name not in known:
         raise ValueError(f"unknown results {name!r}, known: {', '.join(known)}")

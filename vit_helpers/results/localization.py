@@ -1,7 +1,8 @@
-"""The table `localization.csv`: how well maps find the digits of 1,000 test images, with the scores of every image.
+"""The table `localization.csv`: how well maps find the digits of 1,000 test images.
 
-A row is a method with one model ("trained" or "untrained", with its seed), or a control (model "none"). The columns
-`pointing_game` and `rank` hold the scores of all images, those that end in `_other` with the box of another image.
+A row is a method with one model ("trained" or "untrained", with its seed), or a control (model
+"none"). The columns `pointing_game` and `rank` hold the scores of all images, those that end in
+`_other` with the box of another image.
 """
 
 import base64
@@ -12,7 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from vit_helpers.ablation.errors import effect_of, holm
+from vit_helpers.ablation.comparison import effect_of, holm
 
 SCORES = ("pointing_game", "rank")  # sharpening a map changes neither
 RIVALS = (
@@ -20,7 +21,7 @@ RIVALS = (
     "edges, blurred",
     "ink, blurred",
 )  # the controls that every method is compared with
-STEPS = 252  # of a packed score: a multiple of 36, so that ties among any number of 36 patches are exact
+STEPS = 252  # of a packed score: a multiple of 36, so that ties among 36 patches are exact
 
 
 def pack_scores(scores: Any) -> str:
@@ -34,12 +35,12 @@ def pack_scores(scores: Any) -> str:
 
 
 def unpack_scores(text: str) -> Any:
-    """What `pack_scores` made into a text: (n,) numbers from 0 to 1"""
+    """Unpack what `pack_scores` made into a text: (n,) numbers from 0 to 1."""
     return np.frombuffer(zlib.decompress(base64.b64decode(text)), np.uint8) / STEPS
 
 
 def scores_of(rows: pd.DataFrame, method: str, column: str, model: str = "trained") -> Any:
-    """The scores of each image by a method: (n models, m images)"""
+    """Collect the scores of each image by a method: (n models, m images)"""
     chosen = rows[(rows["model"] == model) & (rows["method"] == method)].sort_values("seed")
     if chosen.empty:
         raise ValueError(f"no rows of {method!r} with model {model!r}")
@@ -47,9 +48,10 @@ def scores_of(rows: pd.DataFrame, method: str, column: str, model: str = "traine
 
 
 def line_of(values: Any) -> dict[str, Any]:
-    """The mean of (n models, m images), its 95% interval and p-value, which cover other models and other images.
+    """Compute the mean of (n models, m images), its 95% interval and its p-value.
 
-    With one model they cover other images only, since nothing is known about other models.
+    Interval and p-value cover other models and other images; with one model other images only,
+    since nothing is known about other models.
     """
     effect = effect_of(values)
     if len(values) == 1:
@@ -65,28 +67,31 @@ def line_of(values: Any) -> dict[str, Any]:
 
 
 def summarize_scores(rows: pd.DataFrame) -> pd.DataFrame:
-    """The mean of each score, model and method, with its 95% interval, and `each`: the mean of every single model.
+    """Compute the mean of each score, model and method, with its 95% interval.
+
+    `each` is the mean of every single model.
 
     The fraction inside was not stored by image, so it has no interval.
     """
     lines = []
     for (model, method), group in rows.groupby(["model", "method"], sort=False):
         inside = group.sort_values("seed")["inside"]
-        found = {"model": model, "method": method}
-        lines.append({"score": "inside", **found, "mean": inside.mean(), "each": inside.to_list()})
+        keys = {"model": model, "method": method}
+        lines.append({"score": "inside", **keys, "mean": inside.mean(), "each": inside.to_list()})
         for score in SCORES:
             values = scores_of(rows, method, score, model)
             lines.append(
-                {"score": score, **found, **line_of(values), "each": values.mean(axis=1).tolist()}
+                {"score": score, **keys, **line_of(values), "each": values.mean(axis=1).tolist()}
             )
     return pd.DataFrame(lines).set_index(["score", "model", "method"]).drop(columns="p")
 
 
 def compare_methods(rows: pd.DataFrame) -> pd.DataFrame:
-    """Each method of the trained models against the rivals, against no training, and against the box of another image.
+    """Compare each method of the trained models with rivals, no training, and another image's box.
 
-    returns: for each of these, score and method what `line_of` has of the differences, paired by model and by image, and
-             `holm`, the corrected p-value; all comparisons with rivals are one family, and so are the 10 of each other kind
+    returns: for each of these, score and method what `line_of` has of the differences, paired by
+             model and by image, and `holm`, the corrected p-value; all comparisons with rivals
+             are one family, and so are the 10 of each other kind
     """
     lines = []
     for score in SCORES:
@@ -96,8 +101,8 @@ def compare_methods(rows: pd.DataFrame) -> pd.DataFrame:
             others["untrained"] = scores_of(rows, method, score, "untrained")
             others["another box"] = scores_of(rows, method, f"{score}_other")
             lines += [
-                {"against": against, "score": score, "method": method, **line_of(ours - theirs)}
-                for against, theirs in others.items()
+                {"against": against, "score": score, "method": method, **line_of(ours - scores)}
+                for against, scores in others.items()
             ]
     table = pd.DataFrame(lines).sort_values("against", kind="stable")
     family = table["against"].where(~table["against"].isin(RIVALS), "rivals")

@@ -2,30 +2,23 @@
 
 import math
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Protocol
 
 import torch
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import LambdaLR
 from tqdm import tqdm
 
+from vit_helpers.data.splits import Batch, SizedBatches
 from vit_helpers.distributed import full_tensor, is_main_process, mean_loss, wrap_ddp
 from vit_helpers.training.callbacks import Callback, LossFunction, Report, Run
 from vit_helpers.training.evidence import CollectEvidence
-from vit_helpers.training.measurements import Batch, Epoch, TrainingSums, evaluate
+from vit_helpers.training.measurements import Epoch, TrainingSums, evaluate
 from vit_helpers.training.recipe import Recipe
 
 Device = str | torch.device
-
-
-class SizedBatches(Protocol):
-    """(images, labels) batches that can be iterated repeatedly and counted."""
-
-    def __iter__(self) -> Iterator[Batch]: ...
-    def __len__(self) -> int: ...
 
 
 def set_seed(seed: int) -> None:
@@ -90,7 +83,8 @@ def train_epoch(
     run.network.train()
     loss_fn = run.loss_fn or partial(mean_loss, label_smoothing=run.recipe.label_smoothing)
     kind, half = torch.device(device).type, run.recipe.precision == "bfloat16"
-    lr, sums, start = run.schedule.get_last_lr()[0], TrainingSums(), time.perf_counter()
+    lr = float(run.schedule.get_last_lr()[0])
+    sums, start = TrainingSums(), time.perf_counter()
     for images, labels in batches:
         images, labels = images.to(device), labels.to(device)
         run.optimizer.zero_grad()

@@ -3,15 +3,14 @@
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from vit_helpers.data.splits import Batch
 from vit_helpers.distributed import all_gather, all_reduce_sum, world_size
-
-Batch = tuple[Tensor, Tensor]
 
 
 @dataclass(frozen=True)
@@ -123,7 +122,7 @@ class TrainingSums:
         self.loss, self.images, self.has_classes = 0.0, 0, False
         self.correct: int | Tensor = 0
 
-    def add(self, loss: Tensor, outputs: Any, labels: Tensor) -> None:
+    def add(self, loss: Tensor, outputs: object, labels: Tensor) -> None:
         """Count one step. Outputs that are not logits (B, K) have no accuracy."""
         size = all_reduce_sum(len(labels))  # of the batch, in all processes
         self.loss += loss.item() * size / world_size()  # by size: the last batch may be smaller
@@ -140,7 +139,7 @@ class TrainingSums:
         return Score(loss / self.images, accuracy, self.images)
 
 
-def is_logits(outputs: Any) -> bool:
+def is_logits(outputs: object) -> TypeGuard[Tensor]:
     """Say whether a model's outputs are numbers for each image and class, (B, K)."""
     return isinstance(outputs, Tensor) and outputs.ndim == 2
 

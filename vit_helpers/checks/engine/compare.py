@@ -142,8 +142,8 @@ def accelerators() -> list[torch.device]:
 def expect_anywhere(answer: Function, right: Function, *args: Any) -> None:
     """Raise Mistake unless an answer works on an accelerator, where the right answer does."""
     way_out = (
-        "Create new tensors on the input's device, as in torch.zeros(..., "
-        "device=x.device), without .cpu()"
+        "Create new tensors on the input's device, as in "
+        "torch.zeros(..., device=x.device), without .cpu()"
     )
     for device in accelerators():
         try:

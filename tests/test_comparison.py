@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from vit_helpers.ablation.errors import (
+from vit_helpers.ablation.comparison import (
     combine,
     compare,
     compare_best,

@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 from scipy.special import stdtr, stdtrit
 
 from vit_helpers.ablation.rows import unpack
 
-Array = Any  # of numpy
+Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True)
@@ -170,7 +171,7 @@ def compare_best(runs: pd.DataFrame, candidates: Mapping[str, Sequence[str]]) ->
         if not seeds:
             raise ValueError(f"the candidates of {name} and baseline have no seed in common")
         ours, theirs = (
-            crossfit([[rights[c][seed] for seed in seeds] for c in candidates[x]])
+            crossfit([np.stack([rights[c][seed] for seed in seeds]) for c in candidates[x]])
             for x in (name, "baseline")
         )
         counts = np.bincount(ours[1].ravel(), minlength=len(candidates[name])) / ours[1].size

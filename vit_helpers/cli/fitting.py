@@ -1,0 +1,180 @@
+"""The training of a run: the weights of its best and last epoch are kept in its folder."""
+
+import math
+from base64 import b64decode, b64encode
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from vit_helpers.data import Data
+from vit_helpers.distributed import (
+    broadcast,
+    full_state_dict,
+    is_main_process,
+    load_full_state_dict,
+    on_main,
+    shard_batches,
+)
+from vit_helpers.pretrained.files import load_weights, read_notes, save_weights
+from vit_helpers.pretrained.finetune import add_lora, merge_lora
+from vit_helpers.pretrained.preprocess import Preprocess
+from vit_helpers.pretrained.sources import RUN_WEIGHTS, find_file
+from vit_helpers.training import Epoch, Report, fit
+from vit_helpers.training.best import EarlyStopping, HistoryFile, KeepBest, best_epoch
+from vit_helpers.training.checkpoints import Checkpoint
+from vit_helpers.training.presets import RunSettings
+from vit_helpers.vit import ViT, ViTConfig
+
+LAST_WEIGHTS = "last.safetensors"
+
+
+def fit_run(
+    model: Any,
+    batches: Any,
+    data: Any,
+    settings: RunSettings,
+    out: Path,
+    checkpoint: Checkpoint,
+    device: str = "cpu",
+) -> tuple[list[Epoch], int]:
+    """Train the model of a run; its history and weights are kept in the folder `out`.
+
+    batches   : of the training split
+    checkpoint: writes the checkpoint, or resumes it first
+    returns   : the history, and the epoch whose weights the model then has: the best if those are
+                in a file, else the last
+    """
+    batches = shard_batches(batches)
+    validation = shard_batches(evaluation_batches(data, "validation"))
+    callbacks = [
+        checkpoint,
+        EarlyStopping(settings.patience),
+        HistoryFile(out / "history.csv"),
+        Report(),
+    ]
+    if not settings.keeps_weights:
+        history = fit(
+            model, batches, validation, settings.recipe, device=device, callbacks=callbacks
+        )
+        return history, len(history)
+    save = partial(
+        save_run,
+        config=model.config,
+        settings=settings,
+        data=data,
+        seen=seen_images(data, settings),
+    )
+    callbacks.insert(0, KeepBest(partial(save, out / RUN_WEIGHTS)))
+    history = fit(model, batches, validation, settings.recipe, device=device, callbacks=callbacks)
+    return history, keep_weights(model, history, out, save)
+
+
+def keep_weights(model: Any, history: Sequence[Epoch], out: Path, save: partial[None]) -> int:
+    """Write the weights of the last epoch, and put those of the best epoch into the model.
+
+    save   : `save_run` with all but the path, the weights and the epoch
+    returns: the epoch whose weights the model then has
+    """
+    best, last, path = best_epoch(history), len(history), out / RUN_WEIGHTS
+    weights = full_state_dict(model)
+    if is_main_process():
+        save(out / LAST_WEIGHTS, weights, history[-1])
+        if not path.exists() or read_notes(path).get("epoch") != str(best):  # see `check_best`
+            save(path, weights, history[-1])
+            best = last
+    best = broadcast(best)
+    if best != last:  # into the model in all processes, sharded or not
+        state = on_main(lambda: load_weights(path).model.state_dict())
+        load_full_state_dict(merge_lora(model), state)
+    return best
+
+
+def save_run(
+    path: Path,
+    weights: dict[str, Tensor],
+    epoch: Epoch,
+    *,
+    config: ViTConfig,
+    settings: RunSettings,
+    data: Any,
+    seen: bytes | None,
+) -> None:
+    """Save the weights of a run, with LoRA merged, for `load_pretrained`.
+
+    Notes in the file are for `check_best` and `count_confusions`.
+    """
+    model = make_like(config, settings)
+    model.load_state_dict(weights)
+    preprocess = Preprocess(min(data.image_size), data.image_size, "bilinear", data.mean, data.std)
+    notes = {
+        "epoch": str(epoch.number),
+        "validation loss": validation_loss(epoch),
+        "tta": "yes" if settings.tta else "no",
+    }
+    if seen is not None:
+        notes["seen"] = b64encode(seen).decode()
+    save_weights(path, merge_lora(model), preprocess, data.class_names, notes)
+
+
+def make_like(config: ViTConfig, settings: RunSettings) -> ViT:
+    """Make a model with the parameters of a run's, and leave the random numbers as they are."""
+    with torch.random.fork_rng(devices=[]):
+        model = ViT(config)
+        if settings.weights and settings.tune == "lora":
+            add_lora(model, settings.rank)
+    return model
+
+
+def seen_images(data: Any, settings: RunSettings) -> bytes | None:
+    """Return the beginnings of the sha256s of images that the model of a run has seen.
+
+    Those that the weights have seen from which it starts are among them. None: unknown
+    """
+    if not isinstance(data, Data):
+        return None
+    source = find_file(settings.weights) if settings.weights else Path()
+    earlier = read_notes(source).get("seen") if source.suffix == ".safetensors" else None
+    return b"".join(sorted(data.seen)) + b64decode(earlier or "")
+
+
+def validation_loss(epoch: Epoch) -> str:
+    """Write the validation loss of an epoch with all its digits, to tell epochs apart."""
+    return repr(epoch.validation.loss if epoch.validation else math.nan)
+
+
+def check_best(path: Path, history: Sequence[Epoch]) -> str:
+    """Return what to print if the best epoch's weights are missing, before a run is resumed.
+
+    raises: ValueError if a file is damaged, or would be overwritten
+    """
+    epoch = best_epoch(history)
+    if not path.is_file():
+        return (
+            f"note: {path} with the weights of epoch {epoch} is missing; "
+            "without a better epoch, the last one is tested\n"
+        )
+    try:
+        load_weights(path)
+        notes = read_notes(path)
+        kept, loss = notes.get("epoch", ""), notes.get("validation loss")
+        losses = {str(row.number): validation_loss(row) for row in history}
+        # an epoch that will be trained again
+        later = kept in (str(len(history) + 1), str(len(history) + 2))
+        if not later and (loss is None or losses.get(kept) != loss):
+            raise ValueError(f"{path} does not have the weights of epoch {epoch} of this run")
+    except ValueError as error:
+        advice = "move the file elsewhere to continue without the weights of that epoch"
+        raise ValueError(f"{error}: {advice}") from error
+    return ""
+
+
+def evaluation_batches(data: Any, split: str) -> Any:
+    """Return the batches of a split in a test.
+
+    Those of larger images are smaller, as their activations need more memory.
+    """
+    return data.batches(split, 512 if max(data.image_size) <= 64 else 64)
