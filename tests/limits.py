@@ -1,6 +1,6 @@
-"""How much a page may hold: the limits of a core page and of a further page, and what is over them.
+"""How much a page may hold: the limits of core pages and further pages, and what is over them.
 
-They are counted as a reader meets the page, cell by cell. Captions are no words, blank lines are no lines.
+They are counted as a reader meets the page, cell by cell. Captions and blank lines do not count.
 """
 
 import ast
@@ -19,7 +19,8 @@ WORDS_TO_SECOND, LINES_TO_SECOND = 250, 15  # up to the second picture
 
 # lines that draw, format or build tables; roughly, since docstrings and set_seed are among them
 PROP = re.compile(
-    r"\b(?:plt|ax|axes|fig|figsize|style|title|legend|colorbar|imshow|subplots|columns|index|set_\w+)\b"
+    r"\b(?:plt|ax|axes|fig|figsize|style|title|legend|colorbar|imshow|subplots)\b"
+    r"|\b(?:columns|index|set_\w+)\b"
     r"|^\s*f?[\"']|\bpd\.|\.round\(|\.format\("
 )
 PICTURE_IN_TEXT = re.compile(r"!\[[^]]*\]\((?!\S*badge)")

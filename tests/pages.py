@@ -1,4 +1,4 @@
-"""The parts of notebooks: headings, what a link calls them, and which core page has a further page."""
+"""The parts of notebooks: headings, what a link calls them, and which have a further page."""
 
 import re
 from functools import cache
@@ -33,7 +33,7 @@ def name_of(path):
 
 
 def prose(book: NotebookNode) -> str:
-    """The Markdown of a notebook, without blocks of code, in which a comment looks like a heading."""
+    """The Markdown of a notebook, without blocks of code: a comment there looks like a heading."""
     text = "\n\n".join(cell.source for cell in book.cells if cell.cell_type == "markdown")
     return re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
 
@@ -50,7 +50,7 @@ def sections(book: NotebookNode) -> list[Section]:
 
 
 def anchor(heading: str) -> str:
-    """What a link calls a heading, in Jupyter and on GitHub: a formula or a parenthesis cannot be in it."""
+    """What a link calls a heading, in Jupyter and on GitHub; without formula and parenthesis."""
     if re.search(r"[$()]", heading):
         raise ValueError(f"no link can lead to {heading!r}: say it without formula and parenthesis")
     return re.sub(r"[`*]", "", heading).replace(" ", "-")

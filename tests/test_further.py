@@ -1,4 +1,4 @@
-"""Further pages: where they are, how one gets there and back, and what the core page says of them."""
+"""Further pages: where they are, the way there and back, and what the core page says of them."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""The ledger: every section of the second edition, every claim and every stored result has a place in the third."""
+"""The ledger: sections of the second edition, claims and stored results have a place now."""
 
 import json
 import re

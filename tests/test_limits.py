@@ -1,4 +1,4 @@
-"""Core pages that have been rewritten, and further pages, keep to their limits; a planted page over each limit fails."""
+"""Rewritten core pages and further pages keep to their limits; planted pages over each fail."""
 
 import copy
 import re

@@ -1,4 +1,4 @@
-"""How long a page is, and how many minutes it takes: what `execute --cards` writes, and what the tests limit."""
+"""How long a page is, and how many minutes it takes: for `execute --cards`, and for the tests."""
 
 import re
 from collections.abc import Iterable
@@ -11,9 +11,9 @@ NO_WORDS = re.compile(r"!\[[^]]*\]\([^)]*\)|<[^>]+>")  # pictures and HTML
 
 
 def count_words(prose: str) -> int:
-    """Count the words of Markdown, without captions and pictures.
+    r"""Count the words of Markdown, without captions and pictures.
 
-    >>> count_words("Here is a figure.\\n\\n> *Figure: a digit.*\\n\\n![A digit](digit.png)")
+    >>> count_words("Here is a figure.\n\n> *Figure: a digit.*\n\n![A digit](digit.png)")
     4
     """
     return len(NO_WORDS.sub("", CAPTION.sub("", prose)).split())

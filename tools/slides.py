@@ -1,7 +1,8 @@
 """Make slides of the core pages for a projector, a deck each, from the stored outputs; offline, like the book.
 
 A heading starts a slide, and so does every cell and every image, which stands under the heading of its section. Long prose
-goes on on further slides. Setup, solutions and cells that only draw are left out. Space and the arrow keys go on, S opens the speaker's view, F fills the screen, O shows all slides.
+is divided. Setup, solutions and cells that only draw are left out. Space and the arrow keys go on, S opens the speaker's
+view, F fills the screen, O shows all slides.
 """
 
 import argparse
@@ -97,11 +98,11 @@ def code_slides(cell: NotebookNode) -> Iterator[NotebookNode]:
 
 
 def only_draws(source: str) -> bool:
-    """Whether code is one call of a function called draw_..., with nothing but imports before it
+    r"""Whether code is one call of a function called draw_..., with nothing but imports before it
 
-    >>> only_draws("from vit_helpers import plots\\n\\nplots.draw_scores(q, k)")
+    >>> only_draws("from vit_helpers import plots\n\nplots.draw_scores(q, k)")
     True
-    >>> only_draws("scores = q @ k.T\\nplots.draw_scores(q, k)")
+    >>> only_draws("scores = q @ k.T\nplots.draw_scores(q, k)")
     False
     """
     *before, last = ast.parse(source).body or [ast.Pass()]
