@@ -20,6 +20,7 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -89,7 +90,7 @@ def measure(size: str, steps: int, environment: dict[str, str]) -> dict[str, flo
     return seconds
 
 
-Process = subprocess.Popen[str]
+Process = subprocess.Popen[Any]
 
 
 @contextmanager
@@ -97,7 +98,7 @@ def training(size: str, environment: dict[str, str]) -> Iterator[Process]:
     """A process that trains on request, and is killed at the end."""
     kept = {name: value for name, value in os.environ.items() if name not in VARIABLES}
     command = [sys.executable, "-m", "tools.crowd", "--train", size]
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     process = subprocess.Popen(command, cwd=ROOT, env=kept | environment, text=True, **pipes)
     with ended(process):
         yield process
@@ -148,7 +149,7 @@ def prepare(size: str) -> Callable[[], None]:
 
     torch.manual_seed(0)
     settings = preset("digits")
-    shape = settings.shape | {"image_size": 8, "in_chans": 1}
+    shape: dict[str, Any] = {**settings.shape, "image_size": 8, "in_chans": 1, "num_classes": 10}
     small = make_config(settings.model, **shape), settings.batch_size
     config, batch_size = {"small": small, "medium": (CONFIG, 16)}[size]
     return train_step(ViT(config), *random_images(config, batch_size))
