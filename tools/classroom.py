@@ -1,8 +1,10 @@
 """Make a course for nbgrader from the notebooks' exercises, marked by our checks.
 
-Writes a folder with nbgrader_config.py and, for each notebook, an assignment source/NAME/NAME.ipynb: each exercise with what
-it needs from its notebook, the solution, which nbgrader removes for the students, and a locked cell that gives the points.
-Go on in that folder with `nbgrader generate_assignment NAME`, `autograde` and `generate_feedback`. TEACHING.md says more.
+Writes a folder with nbgrader_config.py and, for each notebook, an assignment
+source/NAME/NAME.ipynb: each exercise with what it needs from its notebook, the solution, which
+nbgrader removes for the students, and a locked cell that gives the points. Go on in that folder
+with `nbgrader generate_assignment NAME`, `autograde` and `generate_feedback`. TEACHING.md says
+more.
 """
 
 import argparse
@@ -25,9 +27,8 @@ from vit_helpers._validate import check_choice
 
 CONFIG = "nbgrader_config.py"
 SOLUTIONS = {path.name: path for path in all_notebooks() if path not in lessons()}
-PAIRS = {
-    path.stem: (path, SOLUTIONS[path.name]) for path in lessons() if path.name in SOLUTIONS
-}  # with exercises
+# with exercises
+PAIRS = {path.stem: (path, SOLUTIONS[path.name]) for path in lessons() if path.name in SOLUTIONS}
 FILES = ("nbgrader_config.txt", "assignment.md", "marks.txt")
 SETTINGS, ABOUT, MARKS = ((STATIC / name).read_text(encoding="utf-8") for name in FILES)
 COMMON = "import math\n\nimport torch\nimport torch.nn.functional as F\nfrom torch import nn"
@@ -72,20 +73,19 @@ def run(args: argparse.Namespace) -> None:
 
 
 class Exercise(NamedTuple):
-    """One exercise: its check, the name to answer under, its cells from the heading to the answer, and their metadata."""
+    """One exercise: its check, the name of the answer, and its cells up to the answer."""
 
     check: str
     answer: str
     level: int
     prose: str  # its first cell, from the heading on
     cells: list[NotebookNode]
-    before: list[
-        str
-    ]  # the statements of the notebook up to its heading, without those of other answers
+    # the statements of the notebook up to its heading, without those of other answers
+    before: list[str]
 
 
 def exercises(lesson: NotebookNode) -> list[Exercise]:
-    """The exercises of a notebook: from the heading before it to each cell with `exercise` in its metadata."""
+    """The exercises of a notebook: from a heading to each cell with `exercise` in its metadata."""
     found, before = list[Exercise](), list[str]()
     for number, cell in enumerate(lesson.cells):
         if cell.cell_type == "markdown" and "### Exercise" in cell.source:
@@ -106,7 +106,7 @@ def exercises(lesson: NotebookNode) -> list[Exercise]:
 
 
 def assignment(name: str, lesson: NotebookNode, solutions: NotebookNode) -> NotebookNode:
-    """The notebook for nbgrader's folder `source`, from a notebook of the series and the one with its solutions."""
+    """The notebook for nbgrader's folder `source`, from a notebook and its solutions."""
     setup = next(cell.source for cell in lesson.cells if is_setup(cell))
     cells = [
         new_markdown_cell(ABOUT.format(name=name).strip()),
@@ -151,7 +151,7 @@ def graded(
 
 
 def comes_along(exercise: Exercise, known: set[str]) -> list[str]:
-    """The statements that an exercise needs from its notebook: for its code, and for the names that its prose mentions."""
+    """The statements that an exercise needs from its notebook, for its code and its prose."""
     _, wanted = names(page(code(exercise.cells)))
     tools = [text for text in exercise.before if re.match(r"import |from |def |class |@", text)]
     named = re.findall(r"\w+", " ".join(re.findall(r"`([^`]+)`", exercise.prose)))
@@ -160,7 +160,7 @@ def comes_along(exercise: Exercise, known: set[str]) -> list[str]:
 
 
 def solved(exercise: Exercise, solutions: NotebookNode, known: set[str]) -> str:
-    """The cell of the answer: the stub, and the solution between nbgrader's marks, which it removes for the students."""
+    """The cell of the answer: the stub, and between nbgrader's marks the solution."""
     stub, done = re.split(r"^(?=done = )", exercise.cells[-1].source, flags=re.M)
     before: list[str] = []
     for source in code(solutions.cells):
@@ -211,7 +211,7 @@ def statements(source: str) -> list[str]:
 
 
 def names(source: str) -> tuple[set[str], set[str]]:
-    """The names that code binds for what comes after it, and those that it needs from what came before."""
+    """The names that code binds for what comes after, and those that it needs from before."""
     top = symtable.symtable(source, "cell", "exec")
     binds = {
         name.get_name() for name in top.get_symbols() if name.is_assigned() or name.is_imported()

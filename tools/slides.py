@@ -1,7 +1,8 @@
-"""Make slides of the notebooks for a projector, a deck each, from the stored outputs; offline, like the book.
+"""Make slides of the notebooks, a deck each, from the stored outputs; offline, like the book.
 
-A heading starts a slide, and so does every cell and every image; setup and solutions are left out. What is longer than the
-screen scrolls. Space and the arrow keys go on, S opens the speaker's view, F fills the screen, O shows all slides.
+A heading starts a slide, and so does every cell and every image; setup and solutions are left out.
+What is longer than the screen scrolls. Space and the arrow keys go on, S opens the speaker's view,
+F fills the screen, O shows all slides.
 """
 
 import argparse
@@ -43,7 +44,7 @@ def make_decks(pages: Path, site: Path) -> None:
 
 
 def deck(path: Path) -> str:
-    """A notebook without its setup, cut into slides: a cell that draws as two, the code and its image."""
+    """A notebook without its setup, cut into slides: of a cell that draws two, code and image."""
     book, cells = nbformat.read(path, as_version=4), []
     for cell in book.cells:
         if cell.cell_type == "markdown":
