@@ -76,20 +76,19 @@ def read_assignment(name: str) -> NotebookNode:
 
 
 class Exercise(NamedTuple):
-    """One exercise: its check, the name to answer under, its cells from the heading to the answer, and their metadata."""
+    """One exercise: its check, the name of the answer, and its cells up to the answer."""
 
     check: str
     answer: str
     level: int
     prose: str  # its first cell, from the heading on
     cells: list[NotebookNode]
-    before: list[
-        str
-    ]  # the statements of the notebook up to its heading, without those of other answers
+    # the statements of the notebook up to its heading, without those of other answers
+    before: list[str]
 
 
 def exercises(lesson: NotebookNode) -> list[Exercise]:
-    """The exercises of a notebook: from the heading before it to each cell with `exercise` in its metadata."""
+    """The exercises of a notebook: from a heading to each cell with `exercise` in its metadata."""
     found, before = list[Exercise](), list[str]()
     for number, cell in enumerate(lesson.cells):
         if cell.cell_type == "markdown" and "### Exercise" in cell.source:
@@ -162,7 +161,7 @@ def graded(
 
 
 def comes_along(exercise: Exercise, known: set[str]) -> list[str]:
-    """The statements that an exercise needs from its notebook: for its code, and for the names that its prose mentions."""
+    """The statements that an exercise needs from its notebook, for its code and its prose."""
     _, wanted = names(page(code(exercise.cells)))
     tools = [text for text in exercise.before if re.match(r"import |from |def |class |@", text)]
     named = re.findall(r"\w+", " ".join(re.findall(r"`([^`]+)`", exercise.prose)))
@@ -171,7 +170,7 @@ def comes_along(exercise: Exercise, known: set[str]) -> list[str]:
 
 
 def solved(exercise: Exercise, solutions: NotebookNode, known: set[str]) -> str:
-    """The cell of the answer: the stub, and the solution between nbgrader's marks, which it removes for the students."""
+    """The cell of the answer: the stub, and between nbgrader's marks the solution."""
     stub, done = re.split(r"^(?=done = )", exercise.cells[-1].source, flags=re.M)
     before: list[str] = []
     for source in code(solutions.cells):
@@ -222,7 +221,7 @@ def statements(source: str) -> list[str]:
 
 
 def names(source: str) -> tuple[set[str], set[str]]:
-    """The names that code binds for what comes after it, and those that it needs from what came before."""
+    """The names that code binds for what comes after, and those that it needs from before."""
     top = symtable.symtable(source, "cell", "exec")
     binds = {
         name.get_name() for name in top.get_symbols() if name.is_assigned() or name.is_imported()

@@ -139,9 +139,8 @@ def store(new: NotebookNode, old: NotebookNode) -> str:
         cell["id"] = f"cell-{number:03d}"
         for output in cell.get("outputs", []):
             output.pop("transient", None)
-            output.get("data", {}).pop(
-                WIDGET, None
-            )  # stored, it would refer to sliders that no longer exist
+            # stored, it would refer to sliders that no longer exist
+            output.get("data", {}).pop(WIDGET, None)
     same = old.metadata.get("executed", {}).get("code") == hashes(new)["code"]
     if same and [blur(cell, rules) for cell in code_cells(new)] == [
         blur(cell, rules) for cell in code_cells(old)

@@ -51,7 +51,7 @@ def make_decks(pages: Path, site: Path) -> None:
 
 
 def deck(path: Path) -> str:
-    """A notebook without its setup, cut into slides: a cell that draws as two, the code and its image."""
+    """A notebook without its setup, cut into slides: of a cell that draws two, code and image."""
     book, cells = nbformat.read(path, as_version=4), []
     for cell in book.cells:
         if cell.cell_type == "markdown":
