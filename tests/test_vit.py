@@ -137,6 +137,11 @@ def test_a_seed_draws_the_same_weights_in_every_version_of_torch():
         if p.dim() > 1 and p.any()
     }
     assert matrices == pytest.approx(SUMS_OF_SEED_0, rel=1e-5)
+    torch.manual_seed(1)
+    sizes = {"image_size": 2, "patch_size": 1, "in_chans": 1, "embed_dim": 64, "num_heads": 4}
+    first = ViT(ViTConfig(**sizes, depth=1)).patch_embed.proj.weight
+    assert first.abs().max() <= 2  # some were drawn again
+    assert first.sum().item() == pytest.approx(7.36433, rel=1e-5)
 
 
 def test_numpy_numbers_are_sizes():

@@ -1,7 +1,7 @@
 """Distributed training: each process has its slice of every batch, and all take the same steps.
 
-`torchrun` starts the processes and gives each its number (its *rank*); `init_distributed` connects them. In a process that
-was started alone, every function here does what one process needs: nothing.
+`torchrun` starts the processes and gives each its number (its *rank*); `init_distributed` connects
+them. In a process that was started alone, every function here does what one process needs: nothing.
 """
 
 import os
@@ -20,16 +20,16 @@ from torch.optim import Optimizer
 
 T = TypeVar("T")
 Number = TypeVar("Number", int, float)
-PEER_FAILURE = re.compile(
-    r"\bgloo\b|\bNCCL\b|[Cc]onnection (closed|reset|refused)|Broken pipe"
-)  # gloo's are RuntimeErrors
+# in the messages of gloo, whose errors are RuntimeErrors, and of NCCL
+PEER_FAILURE = re.compile(r"\bgloo\b|\bNCCL\b|[Cc]onnection (closed|reset|refused)|Broken pipe")
 
 
 def init_distributed(device: str = "cpu") -> str:
-    """Connect to the other processes that torchrun started, by gloo on CPUs or NCCL on GPUs, and return this one's device.
+    """Connect to the other processes that torchrun started, and return this one's device.
 
-    When torchrun ends a process because another died, that acts as a Ctrl-C: finished epochs are kept (not tried with NCCL).
-    Before several machines, which count restarts separately, restart, set TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1.
+    They speak by gloo on CPUs and by NCCL on GPUs. When torchrun ends a process because another
+    died, that acts as a Ctrl-C: finished epochs are kept (not tried with NCCL). Before several
+    machines, which count restarts separately, restart, set TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1.
     raises: ValueError when there are more processes than GPUs
     """
     if "RANK" not in os.environ:
@@ -46,16 +46,15 @@ def init_distributed(device: str = "cpu") -> str:
         torch.cuda.set_device(gpu)
     if not dist.is_initialized():
         store, number, count = next(dist.rendezvous("env://"))
-        if (
-            os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
-        ):  # it keeps old addresses (pytorch issue 135712)
+        # torchrun's own store keeps old addresses (pytorch issue 135712)
+        if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
             store = dist.PrefixStore(f"attempt {os.environ['TORCHELASTIC_RESTART_COUNT']}", store)
         dist.init_process_group(backend, store=store, rank=number, world_size=count, device_id=gpu)
     return str(gpu or "cpu")
 
 
 def shutdown() -> NoReturn:
-    """End this process successfully, without the interpreter's cleanup, during which a thread of torch may abort."""
+    """End this process successfully, at once: in Python's cleanup a thread of torch may abort."""
     dist.destroy_process_group()
     sys.stdout.flush()
     sys.stderr.flush()
@@ -63,7 +62,7 @@ def shutdown() -> NoReturn:
 
 
 def is_peer_failure(error: BaseException) -> bool:
-    """Whether an error means that another process has ended, and not that something is wrong in this one."""
+    """Say whether an error means that another process has ended, and not that this one failed."""
     lost = isinstance(error, dist.DistError) or (
         isinstance(error, RuntimeError) and PEER_FAILURE.search(str(error))
     )
@@ -71,17 +70,17 @@ def is_peer_failure(error: BaseException) -> bool:
 
 
 def world_size() -> int:
-    """How many processes train together."""
+    """Return how many processes train together."""
     return dist.get_world_size() if dist.is_initialized() else 1
 
 
 def rank() -> int:
-    """The number of this process, 0 .. world_size() - 1"""
+    """Return the number of this process, 0 .. world_size() - 1."""
     return dist.get_rank() if dist.is_initialized() else 0
 
 
 def is_main_process() -> bool:
-    """Whether this is the process that prints and writes: the first."""
+    """Say whether this is the process that prints and writes: the first."""
     return rank() == 0
 
 
@@ -92,7 +91,7 @@ def barrier() -> None:
 
 
 def broadcast(value: T) -> T:
-    """The first process's value, in every process."""
+    """Return the first process's value, in every process."""
     if world_size() == 1:
         return value
     values = [value]
@@ -120,18 +119,17 @@ def on_main(function: Callable[[], T]) -> T:
 
 
 def all_reduce_sum(number: Number) -> Number:
-    """The sum of a number over all processes."""
+    """Return the sum of a number over all processes."""
     if world_size() == 1:
         return number
-    total = torch.tensor(
-        number, dtype=torch.float64, device="cuda" if dist.get_backend() == "nccl" else "cpu"
-    )
+    device = "cuda" if dist.get_backend() == "nccl" else "cpu"
+    total = torch.tensor(number, dtype=torch.float64, device=device)
     dist.all_reduce(total)
     return type(number)(total.item())
 
 
 def all_gather(rows: Tensor) -> Tensor:
-    """The rows of all processes, one after another: (n of this one, ...) -> (n of all, ...)"""
+    """Return the rows of all processes, one after another: (n, ...) here -> (n of all, ...)."""
     if world_size() == 1:
         return rows
     parts: list[Any] = [None] * world_size()
@@ -148,10 +146,11 @@ class SizedBatches(Protocol):
 
 
 class ShardedBatches:
-    """This process's slice of every batch: images rank, rank + world_size, ...; of a small last batch that may be none.
+    """This process's slice of every batch: images rank, rank + world_size, ...
 
-    All processes start from the same seed, and draw the same order and augmentation. Between two batches, while the model
-    may draw dropout, each draws on its own.
+    Of a small last batch that may be none. All processes start from the same seed, and draw the
+    same order and augmentation. Between two batches, while the model may draw dropout, each draws
+    on its own.
     """
 
     def __init__(self, batches: SizedBatches) -> None:
@@ -167,15 +166,18 @@ class ShardedBatches:
 
 
 def shard_batches(batches: SizedBatches) -> SizedBatches:
-    """This process's slice of the batches. A stream (`data.stream`) reads its own slice already."""
-    return (
-        batches if world_size() == 1 or hasattr(batches, "set_epoch") else ShardedBatches(batches)
-    )
+    """Return this process's slice of the batches."""
+    if world_size() == 1 or hasattr(batches, "set_epoch"):
+        return batches  # a stream (`data.stream`) reads its own slice already
+    return ShardedBatches(batches)
 
 
 @contextmanager
 def fork_rng(step: int) -> Iterator[None]:
-    """Give each process random numbers of its own for a while, different in each step; then restore the common state."""
+    """Give each process random numbers of its own for a while, others in each step.
+
+    The common state is restored afterwards.
+    """
     if world_size() == 1:
         yield
         return
@@ -185,7 +187,10 @@ def fork_rng(step: int) -> Iterator[None]:
 
 
 def mean_loss(logits: Tensor, labels: Tensor, label_smoothing: float = 0.0) -> Tensor:
-    """Cross-entropy whose mean over processes, which may have different numbers of images, is the mean over all images."""
+    """Compute a cross-entropy whose mean over processes is the mean over all images.
+
+    Processes may have different numbers of images.
+    """
     if world_size() == 1:
         return F.cross_entropy(logits.float(), labels, label_smoothing=label_smoothing)
     total = F.cross_entropy(
@@ -195,16 +200,20 @@ def mean_loss(logits: Tensor, labels: Tensor, label_smoothing: float = 0.0) -> T
 
 
 def wrap_ddp(model: nn.Module) -> nn.Module:
-    """The model as training calls it: the backward pass averages gradients over all processes (DDP, arXiv 2006.15704)."""
+    """Return the model as training calls it: backward averages gradients over all processes.
+
+    That is DDP, arXiv 2006.15704.
+    """
     if world_size() == 1 or any(map(is_sharded, model.parameters())):
         return model  # a sharded one averages its gradients itself
     return nn.parallel.DistributedDataParallel(model)
 
 
 def shard(model: nn.Module) -> nn.Module:
-    """Leave each process only its part of every weight, gradient and optimizer state (FSDP2, after arXiv 2304.11277).
+    """Leave each process only its part of every weight, gradient and optimizer state.
 
-    A block's weights are gathered just before they are needed, and dropped again. Call it before the optimizer is made.
+    That is FSDP2, after arXiv 2304.11277. A block's weights are gathered just before they are
+    needed, and dropped again. Call it before the optimizer is made.
     raises: ValueError for a model without `blocks`
     """
     from torch.distributed.device_mesh import init_device_mesh  # a second, for sharding alone

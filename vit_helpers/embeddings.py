@@ -25,8 +25,7 @@ class PatchEmbed(nn.Module):
     """Flatten every patch and project it to width D (equation 1).  (B, C, H, W) -> (B, N, D)
 
     A Linear on flattened patches equals the published Conv2d with stride P: its weight is the
-    convolution's, `flatten(1)`. torchvision also cuts the distribution of the first weights at -2
-    and 2. With patches of 2 x 2 pixels or more, that is at least 4 standard deviations away.
+    convolution's, `flatten(1)`. The first weights are drawn as torchvision draws them.
     raises: TypeError for pixels that are not floating point; ValueError for another number of axes,
             channels or pixels
     """
@@ -42,7 +41,7 @@ class PatchEmbed(nn.Module):
         fan_in = in_chans * patch_size * patch_size
         self.proj = nn.Linear(fan_in, embed_dim)
         nn.init.zeros_(self.proj.bias)
-        nn.init.normal_(self.proj.weight, std=math.sqrt(1 / fan_in))
+        draw_cut_normal(self.proj.weight, std=math.sqrt(1 / fan_in))
 
     def forward(self, images: Tensor) -> Tensor:
         self.check(images)
@@ -72,6 +71,19 @@ class PatchEmbed(nn.Module):
                 "resize them, or make a model of that size and interpolate the positions with "
                 "vit_helpers.embeddings.resize_positions"
             )
+
+
+@torch.no_grad()
+def draw_cut_normal(weight: Tensor, std: float, limit: float = 2.0) -> None:
+    """Draw a tensor's numbers from a normal distribution, and those beyond the limit again.
+
+    nn.init.trunc_normal_ does the same, with other numbers in torch 2.11 than in 2.15.
+    """
+    weight.normal_(std=std)
+    beyond = weight.abs() > limit
+    while not weight.is_meta and beyond.any():
+        weight[beyond] = torch.empty_like(weight).normal_(std=std)[beyond]
+        beyond = weight.abs() > limit
 
 
 class TokenEmbed(nn.Module):

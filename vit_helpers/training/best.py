@@ -36,8 +36,8 @@ def rank(epoch: Epoch) -> tuple[float, float]:
 class KeepBest(Callback):
     """Calls save(weights, epoch) in the main process after every epoch that is the best so far.
 
-    weights: the whole state dict, on the CPU.  Give it to `fit` before its `Checkpoint`, so that what
-    a checkpoint counts as the best epoch has been saved.
+    weights: the whole state dict, on the CPU.  Give it to `fit` before its `Checkpoint`, so that
+    what a checkpoint counts as the best epoch has been saved.
     """
 
     def __init__(self, save: Callable[[dict[str, Tensor], Epoch], object]) -> None:
@@ -56,7 +56,8 @@ class KeepBest(Callback):
 class EarlyStopping(Callback):
     """Stops the training after `patience` epochs without a better one; None for never.
 
-    Give it to `fit` after its `Checkpoint`, so that a run that was stopped stays so when it is resumed.
+    Give it to `fit` after its `Checkpoint`, so that a run that was stopped stays so when it is
+    resumed.
     """
 
     def __init__(self, patience: int | None) -> None:

@@ -2,8 +2,8 @@
 
 A file holds a dict: `model`, `optimizer`, `schedule`, `random` (the generators' states), `recipe`,
 `total` (the steps of the whole run), `history` (a row per epoch) and `about` (what the caller wants
-kept). Of several processes the first writes it and all read it. It holds whole tensors, also those of
-a sharded model, so that any number of processes can resume from it, sharded or not.
+kept). Of several processes the first writes it and all read it. It holds whole tensors, also those
+of a sharded model, so that any number of processes can resume from it, sharded or not.
 """
 
 import io
@@ -40,9 +40,9 @@ class Checkpoint(Callback):
     resume: first continue from there, to the same result as a run that was never stopped (on CPU
             and CUDA)
     about : plain values (numbers, strings, tuples, dicts) that describe what is trained
-    raises: ValueError for a folder in place of a file, `about` that is not plain, or a checkpoint of
-            another recipe or number of batches; FileNotFoundError when there is nothing to resume;
-            OSError when nothing can be written there
+    raises: ValueError for a folder in place of a file, `about` that is not plain, or a checkpoint
+            of another recipe or number of batches; FileNotFoundError when there is nothing to
+            resume; OSError when nothing can be written there
     """
 
     def __init__(
@@ -93,7 +93,7 @@ def prepare(path: Path, recipe: Recipe, about: State | None) -> None:
 
 
 def save_file(path: Path, state: State) -> None:
-    """Replace a checkpoint, which becomes `<name>.previous`; an interruption leaves it as it was."""
+    """Replace a checkpoint, which becomes `<name>.previous`, as a whole or not at all."""
     older = path.with_name(path.name + ".previous")
     copy = older.with_name(older.name + ".part")
     with write_aside(path, copy) as part:
@@ -106,8 +106,8 @@ def save_file(path: Path, state: State) -> None:
 def load_checkpoint(path: str | PathLike[str]) -> State:
     """Read what `Checkpoint` wrote: a dict with tensors on the CPU and a history of `Epoch`s.
 
-    raises: FileNotFoundError when there is none; ValueError when it is truncated, damaged or something
-            else, naming the one before
+    raises: FileNotFoundError when there is none; ValueError when it is truncated, damaged or
+            something else, naming the one before
     """
     file = Path(path)
     hint = hint_older(file)

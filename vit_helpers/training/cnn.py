@@ -1,4 +1,4 @@
-"""A small convolutional network, to compare a ViT with.  Works on images of any size and any number of channels."""
+"""A small convolutional network, to compare a ViT with, for images of any size and channels."""
 
 from itertools import pairwise
 
@@ -6,8 +6,9 @@ from torch import Tensor, nn
 
 
 class CNN(nn.Module):
-    """Three convolutions that halve the image, the mean over all positions, and a linear layer.  (B, C, H, W) -> (B, K)
+    """Three convolutions that halve the image, the mean over all positions, and a linear layer.
 
+    forward: (B, C, H, W) -> (B, K)
     width: channels after the first convolution; the second and third have 2 and 4 times as many
 
     >>> sum(p.numel() for p in CNN(in_chans=1, num_classes=10, width=34).parameters())

@@ -44,11 +44,11 @@ def fit(
     """Train a model and return its history, an `Epoch` for each pass over the training batches.
 
     validation: batches that are evaluated after every epoch; None for a model that is no classifier
-    loss_fn   : loss_fn(outputs, labels) -> mean over the batch; None: cross-entropy with the recipe's
-                label smoothing
+    loss_fn   : loss_fn(outputs, labels) -> mean over the batch; None: cross-entropy with the
+                recipe's label smoothing
     callbacks : what is called between epochs and steps, in this order, as `Checkpoint`, or what you
-                write (see `Callback`). Without them, `Report` prints each epoch and a diagnosis; [] is
-                silent
+                write (see `Callback`). Without them, `Report` prints each epoch and a diagnosis;
+                [] is silent
     raises    : FloatingPointError when loss or gradient is not finite; ValueError when there is no
                 training batch; what callbacks raise
     Where several processes train together (`distributed`), each gives its own slice of the batches.
@@ -119,8 +119,8 @@ def check_finite(loss: Tensor, norm: Tensor, run: Run) -> None:
             lr = run.schedule.get_last_lr()[0]
             raise FloatingPointError(
                 f"the {name} is {value} at step {step} (epoch {epoch}, learning rate {lr:.2g}). "
-                "Usual causes: too high a learning rate, no warm-up, pixels that are not normalized "
-                "or contain NaN, a division by or a log of zero"
+                "Usual causes: too high a learning rate, no warm-up, pixels that are not "
+                "normalized or contain NaN, a division by or a log of zero"
             )
 
 

@@ -18,7 +18,7 @@ class Score:
     """How a model does on some images.
 
     loss          : mean over the images, in nats
-    accuracy      : fraction of the images that are classified correctly; NaN if there are no classes
+    accuracy      : fraction of the images that are classified correctly; NaN without classes
     images        : how many there are, 0 if unknown
     majority_share: fraction that gets the most frequent prediction, 1 if all get the same class
     largest_class : fraction that has the most frequent label; both are 0 if unknown, as in training
@@ -42,8 +42,8 @@ class Evidence:
     probabilities: whether all training outputs were probabilities already, as after a softmax
     batch_size   : images of the largest batch;  tokens: of an image in a `ViT`; 0 if unknown
     least_loss   : the lowest loss that these labels allow, in nats: 0 unless smoothed or mixed
-    guess_loss   : the lowest loss of a prediction that is the same for all images: ln K if all classes
-                   are equally frequent; 0 if unknown, or if the loss is not cross-entropy
+    guess_loss   : the lowest loss of a prediction that is the same for all images: ln K if all
+                   classes are equally frequent; 0 if unknown, or if the loss is not cross-entropy
     """
 
     num_classes: int = 0
@@ -152,7 +152,7 @@ def class_numbers(labels: Tensor) -> Tensor:
 class FlipTTA(nn.Module):
     """Test-time augmentation: an image and its mirror image are both classified.
 
-    forward: (B, C, H, W) -> (B, K), the logarithms of their mean probabilities, to be used as logits
+    forward: (B, C, H, W) -> (B, K), the logarithms of their mean probabilities, used as logits
     """
 
     def __init__(self, model: nn.Module) -> None:

@@ -1,7 +1,8 @@
-"""Optimizers by name, and the parameter groups they share: AdamW, SGD, Adam with L2 and Muon (Jordan et al. 2024).
+"""Optimizers by name, and the parameter groups they share: AdamW, SGD, Adam with L2 and Muon.
 
-The gradient of a matrix has a few strong directions and many weak ones, and Adam follows the strong. Muon makes the
-singular values of every step (nearly) equal, so that the weak ones count too. https://kellerjordan.github.io/posts/muon/
+The gradient of a matrix has a few strong directions and many weak ones, and Adam follows the
+strong. Muon (Jordan et al. 2024) makes the singular values of every step (nearly) equal, so that
+the weak ones count too. https://kellerjordan.github.io/posts/muon/
 """
 
 from collections.abc import Callable, Iterable
@@ -10,11 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-QUINTIC = (
-    3.4445,
-    -4.7750,
-    2.0315,
-)  # a x + b x^3 + c x^5, applied five times, moves singular values in 0 .. 1 to about 1
+# a x + b x^3 + c x^5, applied five times, moves singular values in 0 .. 1 to about 1
+QUINTIC = (3.4445, -4.7750, 2.0315)
 MOMENTUM = 0.95
 Group = dict[str, Any]
 
@@ -22,47 +20,55 @@ Group = dict[str, Any]
 def param_groups(
     model: nn.Module, lr: float, weight_decay: float, token_lr_mult: float
 ) -> list[Group]:
-    """Parameters with their learning rate and decay: matrices, vectors, tokens; only the groups that are not empty.
+    """Group parameters by learning rate and decay: matrices, vectors, tokens, if there are any.
 
-    The shape tells them apart: class token and position embeddings are (1, T, D), a bias or a norm has one axis, and the
-    rest are matrices and kernels. Only those decay.  token_lr_mult: the tokens' learning rate divided by lr
+    The shape tells them apart: class token and position embeddings are (1, T, D), a bias or a norm
+    has one axis, and the rest are matrices and kernels. Only those decay.
+    token_lr_mult: the tokens' learning rate divided by lr
     """
     matrices: Group = {"params": [], "lr": lr, "weight_decay": weight_decay}
     vectors: Group = {"params": [], "lr": lr, "weight_decay": 0.0}
     tokens: Group = {"params": [], "lr": token_lr_mult * lr, "weight_decay": 0.0}
     for p in model.parameters():
-        group = tokens if p.ndim == 3 and p.shape[0] == 1 else vectors if p.ndim < 2 else matrices
-        group["params"].append(p)
+        if p.ndim == 3 and p.shape[0] == 1:
+            tokens["params"].append(p)
+        elif p.ndim < 2:
+            vectors["params"].append(p)
+        else:
+            matrices["params"].append(p)
     return [group for group in (matrices, vectors, tokens) if group["params"]]
 
 
 def adamw(
     model: nn.Module, lr: float, weight_decay: float, token_lr_mult: float = 1.0
 ) -> torch.optim.Optimizer:
-    """AdamW (Loshchilov and Hutter, arXiv 1711.05101) with the groups of `param_groups`."""
+    """Make AdamW (Loshchilov and Hutter, arXiv 1711.05101) with the groups of `param_groups`."""
     return torch.optim.AdamW(param_groups(model, lr, weight_decay, token_lr_mult), fused=True)
 
 
 def sgd(
     model: nn.Module, lr: float, weight_decay: float, token_lr_mult: float = 1.0
 ) -> torch.optim.Optimizer:
-    """SGD with momentum 0.9, as in the paper's fine-tuning (Table 4), with the groups of `param_groups`."""
+    """Make SGD with momentum 0.9, as in the paper's fine-tuning (Table 4), with the same groups."""
     return torch.optim.SGD(param_groups(model, lr, weight_decay, token_lr_mult), momentum=0.9)
 
 
 def adam_coupled(
     model: nn.Module, lr: float, weight_decay: float, token_lr_mult: float = 1.0
 ) -> torch.optim.Optimizer:
-    """`adamw` with L2: the decay is added to the gradient of the same matrices, before Adam divides by its size."""
+    """Make Adam with L2 on the matrices that decay in `adamw`.
+
+    The decay is added to their gradient, before Adam divides by its size.
+    """
     return torch.optim.Adam(param_groups(model, lr, weight_decay, token_lr_mult), fused=True)
 
 
 def adam_l2(
     model: nn.Module, lr: float, weight_decay: float, token_lr_mult: float = 1.0
 ) -> torch.optim.Optimizer:
-    """Adam with L2 on every parameter, which is often published as the paper's weight decay.
+    """Make Adam with L2 on every parameter, often published as the paper's weight decay.
 
-    Adam divides the L2 term by the gradient's size, so it pulls hardest where the gradient is small.
+    Adam divides the L2 term by the gradient's size, so it pulls hardest where that is small.
     raises: ValueError unless token_lr_mult is 1, since all parameters are in one group
     """
     return torch.optim.Adam(
@@ -73,14 +79,14 @@ def adam_l2(
 def adamw_all(
     model: nn.Module, lr: float, weight_decay: float, token_lr_mult: float = 1.0
 ) -> torch.optim.Optimizer:
-    """AdamW with decay on every parameter: the counterpart of `adam_l2`, with the same errors."""
+    """Make AdamW with decay on every parameter: as Adam in `adam_l2`, with its errors."""
     return torch.optim.AdamW(
         one_group("adamw_all", model, token_lr_mult), lr=lr, weight_decay=weight_decay, fused=True
     )
 
 
 def one_group(optimizer: str, model: nn.Module, token_lr_mult: float) -> Iterable[nn.Parameter]:
-    """All parameters, which share one learning rate: ValueError for another one of the tokens"""
+    """Return all parameters, for one learning rate: ValueError for another of the tokens."""
     if token_lr_mult != 1:
         raise ValueError(
             f"{optimizer} treats all parameters alike: token_lr_mult must be 1, got {token_lr_mult}"
@@ -91,7 +97,7 @@ def one_group(optimizer: str, model: nn.Module, token_lr_mult: float) -> Iterabl
 def muon(
     model: nn.Module, lr: float, weight_decay: float, token_lr_mult: float = 1.0
 ) -> torch.optim.Optimizer:
-    """Muon for every matrix except the head's, AdamW as in `adamw` for everything else."""
+    """Make Muon for every matrix except the head's, AdamW as in `adamw` for everything else."""
     hidden = {
         p: None
         for name, p in model.named_parameters()
@@ -113,10 +119,11 @@ OPTIMIZERS: dict[str, Maker] = {
 
 
 class Muon(torch.optim.AdamW):
-    """AdamW, except for parameter groups with `"orthogonal": True`, whose parameters are matrices (m, n).
+    """AdamW, except for groups with `"orthogonal": True`, whose parameters are matrices (m, n).
 
-    A matrix moves by 0.2 sqrt(max(m, n)) lr times an orthogonal one, so that its entries move about as far as under AdamW
-    (arXiv 2502.16982); its gradient is None afterwards. torch.optim.Muon needs bfloat16, which is slow on most CPUs.
+    A matrix moves by 0.2 sqrt(max(m, n)) lr times an orthogonal one, so that its entries move about
+    as far as under AdamW (arXiv 2502.16982); its gradient is None afterwards. torch.optim.Muon
+    needs bfloat16, which is slow on most CPUs.
     """
 
     def __init__(
@@ -126,10 +133,11 @@ class Muon(torch.optim.AdamW):
         super().__init__(groups, lr, fused=True)
 
     @torch.no_grad()
-    def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
-        loss = (
-            torch.enable_grad()(closure)() if closure else None
-        )  # before any weight moves: it computes the gradients
+    def step(  # type: ignore[override]
+        self, closure: Callable[[], float] | None = None
+    ) -> float | None:
+        """Move all parameters. A closure computes the gradients, before any weight moves."""
+        loss = torch.enable_grad()(closure)() if closure else None
         for group in self.param_groups:
             for matrix in group["params"] if group["orthogonal"] else ():
                 if matrix.grad is not None:
@@ -142,9 +150,8 @@ class Muon(torch.optim.AdamW):
         """Decay a matrix, then move it along the averaged gradient made orthogonal."""
         state, momentum, lr = self.state[matrix], group["momentum"], group["lr"]
         if not state:
-            state.update(
-                {"momentum": torch.zeros_like(matrix), "step": torch.zeros(())}
-            )  # AdamW looks for its own "step"
+            state["momentum"] = torch.zeros_like(matrix)
+            state["step"] = torch.zeros(())  # AdamW looks for it
         mean = state["momentum"].lerp_(grad, 1 - momentum)
         ahead = grad.lerp(mean, momentum)  # Nesterov's look ahead
         size = 0.2 * max(matrix.shape) ** 0.5
@@ -152,8 +159,9 @@ class Muon(torch.optim.AdamW):
 
 
 def orthogonal(matrix: Tensor) -> Tensor:
-    """About U V^T of the singular value decomposition U S V^T, by matrix products alone (Newton-Schulz): (m, n) -> (m, n)
+    """Compute about U V^T of the singular value decomposition U S V^T: (m, n) -> (m, n)
 
+    That takes matrix products alone (Newton-Schulz).
     >>> strong_and_weak = torch.diag(torch.tensor([1.0, 0.1]))
     >>> orthogonal(strong_and_weak).diag().sub(1).abs().max() < 0.35
     tensor(True)
@@ -164,7 +172,6 @@ def orthogonal(matrix: Tensor) -> Tensor:
     x = x / x.norm().clamp(min=1e-7)
     for _ in range(5):
         square = x @ x.T
-        x = torch.addmm(
-            x, torch.addmm(square, square, square, beta=b, alpha=c), x, beta=a
-        )  # (b s + c s s) x + a x
+        factor = torch.addmm(square, square, square, beta=b, alpha=c)  # b s + c s s
+        x = torch.addmm(x, factor, x, beta=a)
     return x if wide else x.T

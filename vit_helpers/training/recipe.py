@@ -12,8 +12,9 @@ from vit_helpers.training.optimizers import OPTIMIZERS
 
 
 def warmup_cosine(step: int, total: int, warmup: int) -> float:
-    """The factor on the highest learning rate at a step: a linear rise to 1, then half a cosine down to 0.
+    """Compute the factor on the highest learning rate at a step.
 
+    It rises linearly to 1, then falls along half a cosine to 0.
     step: 0 .. total - 1;  warmup: how many steps the rise takes
 
     >>> [round(warmup_cosine(step, total=10, warmup=4), 2) for step in range(10)]
@@ -25,7 +26,10 @@ def warmup_cosine(step: int, total: int, warmup: int) -> float:
 
 
 def warmup_linear(step: int, total: int, warmup: int) -> float:
-    """As `warmup_cosine`, with a linear decay to 0 (the paper's pretraining on JFT and ImageNet-21k, Table 3)."""
+    """Compute the factor as `warmup_cosine` does, but with a linear decay to 0.
+
+    So the paper pretrains on JFT and ImageNet-21k (Table 3).
+    """
     return (step + 1) / warmup if step < warmup else (total - step) / (total - warmup)
 
 
@@ -43,16 +47,19 @@ class Recipe:
 
     epochs         : passes over the training split
     lr             : the highest learning rate, reached after the warm-up
-    token_lr_mult  : factor on lr for the class token and the position embeddings, which start near 0 and have to grow
+    token_lr_mult  : factor on lr for the class token and the position embeddings, which start near
+                     0 and have to grow
     warmup         : fraction of all steps in which the learning rate rises from 0, linearly
-    weight_decay   : pulls matrices towards 0 (AdamW: decoupled from the gradient); all other parameters do not decay
+    weight_decay   : pulls matrices towards 0 (AdamW: decoupled from the gradient); all other
+                     parameters do not decay
     label_smoothing: fraction of the target that is spread over all classes
     clip           : the largest gradient norm allowed, over all parameters together
-    optimizer      : "adamw"; "muon", which needs fewer epochs; "sgd"; or, for comparisons, "adam_l2", which many tutorials
-                     print; "adamw_all", which is that with decoupled decay; "adam_coupled", which is "adamw" with L2
+    optimizer      : "adamw"; "muon", which needs fewer epochs; "sgd"; or, for comparisons,
+                     "adam_l2", which many tutorials print; "adamw_all", which is that with
+                     decoupled decay; "adam_coupled", which is "adamw" with L2
     schedule       : after the warm-up: "cosine", "linear" or "constant"
-    precision      : "float32", or "bfloat16" for the matrix products (autocast), several times faster where a processor has
-                     units for it (`bf16_units`), slower elsewhere
+    precision      : "float32", or "bfloat16" for the matrix products (autocast), several times
+                     faster where a processor has units for it (`bf16_units`), slower elsewhere
     raises         : ValueError or TypeError naming the field that does not fit
     """
 
@@ -87,16 +94,19 @@ class Recipe:
             check_choice(name, getattr(self, name), known)
 
     def make_optimizer(self, model: nn.Module) -> torch.optim.Optimizer:
-        """The optimizer that this recipe names, for a model's parameters."""
+        """Make the optimizer that this recipe names, for a model's parameters."""
         return OPTIMIZERS[self.optimizer](model, self.lr, self.weight_decay, self.token_lr_mult)
 
     def lr_factor(self, step: int, total: int) -> float:
-        """The factor on the highest learning rate at a step, 0 .. total - 1."""
+        """Compute the factor on the highest learning rate at a step, 0 .. total - 1."""
         warmup = min(round(self.warmup * total), total - 1)
         return SCHEDULES[self.schedule](step, total, warmup)
 
 
 def bf16_units() -> bool:
-    """Whether this machine's CPU has units for bfloat16 products (AVX512-BF16 or AMX): 2 to 3 times the speed of float32."""
+    """Say whether this machine's CPU has units for bfloat16 products (AVX512-BF16 or AMX).
+
+    With them it is 2 to 3 times as fast as with float32.
+    """
     names = ("_is_avx512_bf16_supported", "_is_amx_tile_supported")
     return any(getattr(torch.cpu, name, lambda: False)() for name in names)
