@@ -306,7 +306,7 @@ def write_minutes(book: NotebookNode, card: NotebookNode) -> str:
     exercises = exercise_minutes(book)
     for _ in range(2):  # the first time, the row may still have other words, and fewer
         row = f"| your time | {format_minutes(reading_minutes(book), exercises)} |"
-        card.source = TIME_ROW.sub(lambda _, row=row: row, card.source)
+        card.source = TIME_ROW.sub(row, card.source)
     return f"{reading_minutes(book)}+{sum(exercises)}"
 
 
