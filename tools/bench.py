@@ -85,7 +85,8 @@ def run_fresh(code: str, answer: str) -> Any:
 
 def bench_goal(name: str, seeds: int) -> None:
     """Train a goal's settings once for each seed; print test accuracy and seconds of training."""
-    import torch._dynamo  # torch loads it with the first optimizer: seconds that are no training  # noqa: F401
+    # torch loads it with the first optimizer: seconds that are no training
+    import torch._dynamo  # noqa: F401
 
     from vit_helpers.data import load
     from vit_helpers.training import evaluate, fit, set_seed

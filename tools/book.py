@@ -1,9 +1,10 @@
 """Build the series as a web site: live page, notebooks, folded solutions, the code, and a search.
 
-In the table of contents, a further page stands under its core page.
-Where a notebook has stored the picture of a widget, the site shows the widget itself, without a kernel. Neither building nor
-reading needs a network: open index.html in the folder, or put the folder on any web server. Any warning of Sphinx stops the
-build and leaves the folder as it was. Buttons for Colab appear once `python -m tools.publish` was run.
+In the table of contents, a further page stands under its core page. Where a notebook has stored the
+picture of a widget, the site shows the widget itself, without a kernel. Neither building nor
+reading needs a network: open index.html in the folder, or put the folder on any web server. Any
+                         warning of Sphinx stops the build and leaves the folder as it was. Buttons
+                         for Colab appear once `python -m tools.publish` was run.
 """
 
 import argparse
@@ -319,7 +320,7 @@ def notebook_page(path: Path, tidy: Callable[[str, Path], str]) -> str:
 
 
 def solutions_of(path: Path, tidy: Callable[[str, Path], str]) -> dict[str, str]:
-    """{name of an exercise's check: how to solve it, as Markdown}, from the solutions to the notebook at `path`."""
+    """How to solve each exercise, {name of its check: Markdown}, from a notebook's solutions."""
     path = ROOT / "notebooks" / "solutions" / path.name
     if not path.is_file():
         return {}

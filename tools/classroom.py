@@ -1,9 +1,10 @@
 """Make a course for nbgrader from the notebooks' exercises, marked by our checks.
 
-Writes a folder with nbgrader_config.py and, for each notebook, an assignment source/NAME/NAME.ipynb: each exercise with what
-it needs from its notebook, the solution, which nbgrader removes for the students, and a locked cell that gives the points.
-The exercises of a further page come last in the assignment of its core page. Go on in that folder with
-`nbgrader generate_assignment NAME`, `autograde` and `generate_feedback`. TEACHING.md says more.
+Writes a folder with nbgrader_config.py and, for each notebook, an assignment
+source/NAME/NAME.ipynb: each exercise with what it needs from its notebook, the solution, which
+nbgrader removes for the students, and a locked cell that gives the points. The exercises of a
+further page come last in the assignment of its core page. Go on in that folder with `nbgrader
+generate_assignment NAME`, `autograde` and `generate_feedback`. TEACHING.md says more.
 """
 
 import argparse
@@ -109,7 +110,7 @@ def exercises(lesson: NotebookNode) -> list[Exercise]:
 
 
 def assignment(name: str, pages: list[NotebookNode], solutions: NotebookNode) -> NotebookNode:
-    """The notebook for nbgrader's folder `source`, from a core page, its further page and the one with their solutions."""
+    """Make a notebook for nbgrader's folder `source`, from pages and their solutions."""
     setup = next(cell.source for cell in pages[0].cells if is_setup(cell))
     cells = [
         new_markdown_cell(ABOUT.format(name=name).strip()),
@@ -124,7 +125,7 @@ def assignment(name: str, pages: list[NotebookNode], solutions: NotebookNode) ->
 
 
 def exercise_cells(lesson: NotebookNode, solutions: NotebookNode) -> list[NotebookNode]:
-    """The cells of all exercises of a page; a further page does not know the names of its core page."""
+    """The cells of all exercises of a page, which knows no names of other pages."""
     cells, known = list[NotebookNode](), names(COMMON)[0]
     for exercise in exercises(lesson):
         points = f"{exercise.level} point{'s' * (exercise.level > 1)}"

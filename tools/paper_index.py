@@ -82,7 +82,7 @@ def places(entry: Entry, kind: str, lost: list[str]) -> Iterator[str]:
 
 
 def in_notebook(name: str, heading: str, cell: str | None = None) -> str:
-    """Link to a section of a notebook, and of its code cells the one that begins with the line `cell`.
+    """Link to a section of a notebook, and to the code cell in it whose first line is `cell`.
 
     name: as 03_attention, or further/03_attention for the further page
     """

@@ -119,7 +119,7 @@ def reconstruct(model: ViT, batches: Batches, settings: RunSettings) -> ViT:
 def classify(
     model: ViT, batches: Batches, data: Data, settings: RunSettings, checkpoint: Checkpoint
 ) -> dict[str, str]:
-    """Train a classifier, round its weights to 16 bits, and return what their file says about the training."""
+    """Train a classifier, round its weights to 16 bits, and return the notes for their file."""
     some = subset(
         data.validation, sample_rows(data.validation.labels, 1000)
     )  # enough to see how it goes

@@ -18,7 +18,8 @@ from tools.execute import PROJECT, README, ROOT, STATIC, TAG, all_notebooks, is_
 GITHUB = "https://github.com/"
 # the rules of github.com for OWNER/NAME
 REPOSITORY = re.compile(
-    r"(?=.{1,39}/)[A-Za-z0-9]+(-[A-Za-z0-9]+)*/(?!\.{1,2}$)(?!.*\.(?i:git|wiki)$)[A-Za-z0-9._-]{1,100}"
+    r"(?=.{1,39}/)[A-Za-z0-9]+(-[A-Za-z0-9]+)*/"
+    r"(?!\.{1,2}$)(?!.*\.(?i:git|wiki)$)[A-Za-z0-9._-]{1,100}"
 )
 READERS = {  # where a notebook can be opened: by which address, and its badge
     "Colab": (
