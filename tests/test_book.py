@@ -1,4 +1,4 @@
-"""The book and the slides as they are read: links, search, folded solutions, narrow and dark pages; and what is refused."""
+"""The book and the slides as they are read: links, search, narrow and dark pages; refusals."""
 
 import http.server
 import os
@@ -217,7 +217,8 @@ def typeset(page):
     """Wait until all mathematics of the page stands, and count it"""
     page.wait_for_function("!window.MathJax || (MathJax.startup && MathJax.startup.promise)")
     return page.evaluate(
-        "window.MathJax ? MathJax.startup.promise.then(() => document.querySelectorAll('mjx-container').length) : 0"
+        "window.MathJax ? MathJax.startup.promise.then("
+        "() => document.querySelectorAll('mjx-container').length) : 0"
     )
 
 
@@ -264,9 +265,8 @@ def test_search_needs_no_server(site, chromium):
     with reading(chromium) as (page, wrong):
         page.goto(f"file://{site}/search.html?q=rollout")
         page.wait_for_selector("#search-results a[href*='notebooks/08_inspection.html']")
-        assert set(wrong["errors"]) <= {
-            "Failed to fetch"
-        }  # lines of the pages found, which only a server hands out
+        # lines of the pages found, which only a server hands out
+        assert set(wrong["errors"]) <= {"Failed to fetch"}
         assert wrong["away"] == []
 
 
@@ -336,7 +336,8 @@ def test_a_widget_replaces_its_picture_and_works_without_a_kernel(site, chromium
 UNFOLD = """async () => {
     document.querySelectorAll('details').forEach(folded => folded.open = true);
     await new Promise(next => requestAnimationFrame(() => requestAnimationFrame(next)));
-    await Promise.all(document.getAnimations().map(one => one.finished));  // what is folded fades in
+    // what is folded fades in
+    await Promise.all(document.getAnimations().map(one => one.finished));
 }"""
 
 
@@ -384,9 +385,8 @@ def test_slides_of_a_notebook(tmp_path, chromium):
         sizes = page.evaluate(EVERY_SLIDE)
         assert len(sizes) > len(cells) - 2
         assert all(width <= 1280 for width, _, _ in sizes)
-        assert all(
-            overflow == "auto" for _, height, overflow in sizes if height > 720
-        )  # so one can scroll
+        # so one can scroll
+        assert all(overflow == "auto" for _, height, overflow in sizes if height > 720)
         words = page.evaluate("document.body.textContent")
         assert "Exercise: how many patches?" in words and "assert check_num_patches" not in words
         assert "find_spec" not in words and not page.query_selector_all(
@@ -427,7 +427,8 @@ def small(tmp_path):
     (root / "LICENSE").write_text("as you like\n")
     (root / "README.md").write_text(
         "# Small\n\n[![a badge](https://colab.research.google.com/badge.svg)](https://colab.research.google.com/)\n\n"
-        "[01 patches](notebooks/01_patches.ipynb), [line 3](vit_helpers/patches.py#L3), [licence](LICENSE)\n"
+        "[01 patches](notebooks/01_patches.ipynb), "
+        "[line 3](vit_helpers/patches.py#L3), [licence](LICENSE)\n"
     )
     return root
 

@@ -1,4 +1,4 @@
-"""`train --weights`: trained weights in every format and of every library, adapted in three ways."""
+"""`train --weights`: trained weights in every format and of every library, tuned in three ways."""
 
 import re
 
@@ -102,7 +102,7 @@ def test_other_names_are_answered_with_the_nearest_layout(tmp_path):
     torch.save(state, path := tmp_path / "distilled.pth")
     with pytest.raises(
         ValueError,
-        match="nearest to the layout of timm, but 2 of its 34 names do not belong to it: dist_token",
+        match="nearest to the layout of timm, but 2 of its 34 names do not belong to it: dist",
     ):
         load_pretrained(path)
     torch.save(torchvision.models.resnet18().state_dict(), path)

@@ -1,4 +1,4 @@
-"""The paper index: the stored page is what the command writes, and every link on it leads to what it names."""
+"""The paper index: the stored page is what the command writes, and its links are right."""
 
 import copy
 import re
@@ -20,9 +20,8 @@ pytestmark = pytest.mark.repo
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "notebooks" / "paper_index.md").read_text(encoding="utf-8")
 SOURCE = tomllib.loads(paper_index.SOURCE.read_text(encoding="utf-8"))
-LINK = re.compile(
-    r"\[`?([^]`]+)`?\]\(([^)#]+)(?:#L(\d+))?\)(?:: `([^`]*)`)?"
-)  # words, path, line, what stands there
+# words, path, line, what stands there
+LINK = re.compile(r"\[`?([^]`]+)`?\]\(([^)#]+)(?:#L(\d+))?\)(?:: `([^`]*)`)?")
 SAYS = [line for line in PAGE.splitlines() if line.startswith("**")]
 
 
@@ -35,7 +34,7 @@ def group(title):
 
 
 def numbers(text):
-    """The different numbers of a text in their order, but for those in names: L/16, ImageNet-21k, JFT-300M, appendix B.1"""
+    """The numbers of a text in their order, but for those in names: L/16, JFT-300M, appendix B.1"""
     found = re.findall(r"(?<![\w./-])\d[\d,]*(?:\.\d+)?(?:e-\d+)?(?!\w)", text)
     return list(dict.fromkeys(float(number.replace(",", "")) for number in found))
 
@@ -111,9 +110,8 @@ def test_github_and_myst_can_show_it():
     for line in PAGE.splitlines():
         assert line.count("$") % 2 == 0 and line.count("`") % 2 == 0
         for formula in re.findall(r"\$([^$]+)\$", line):
-            assert not re.search(r"\\[^\w\s]|^\s|\s$", formula), (
-                formula
-            )  # GitHub eats the stroke of \, and \{
+            # GitHub eats the stroke of \, and \{
+            assert not re.search(r"\\[^\w\s]|^\s|\s$", formula), formula
 
 
 def test_what_is_not_reproduced_says_why():
@@ -146,9 +144,8 @@ def test_tables_3_and_4_are_those_of_notebook_10():
         cell.source for cell in cells if "Table 3 is for training from scratch" in cell.source
     )
     for title, part in zip(("Table 3", "Table 4"), text.split("Table 4 is"), strict=True):
-        rows = [
-            line.split("|")[1:-2] for line in part.splitlines() if line.startswith("| ")
-        ]  # the last column is ours
+        # the last column is ours
+        rows = [line.split("|")[1:-2] for line in part.splitlines() if line.startswith("| ")]
         theirs = {name.strip(): numbers("|".join(values)) for name, *values in rows}
         ours = {name.lower(): numbers(says) for name, says in group(title).items()}
         same = ours.keys() & theirs.keys()
@@ -256,7 +253,8 @@ def test_the_command_tells_all_that_is_gone_and_writes_nothing(monkeypatch, tmp_
     assert run_tool(paper_index, []) == 1 and not path.exists()
     said = capsys.readouterr().err
     assert said.startswith(
-        "error: 3 places of source.toml not found\n  Equation 3: the line 'self.mlp(x)' of Block.forward"
+        "error: 3 places of source.toml not found\n"
+        "  Equation 3: the line 'self.mlp(x)' of Block.forward"
     )
     assert (
         "  Equation 6: the test test_four_tokens_on_paper" in said
@@ -269,7 +267,8 @@ def test_the_command_tells_all_that_is_gone_and_writes_nothing(monkeypatch, tmp_
     [
         (
             {"test": []},
-            "Equation 1: say where its code and its test are, or under `missing` why there are none",
+            "Equation 1: say where its code and its test are, "
+            "or under `missing` why there are none",
         ),
         ({"tets": [["test_vit", "test_table_1"]]}, "Equation 1: missing or unknown: tets"),
     ],

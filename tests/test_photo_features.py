@@ -108,8 +108,12 @@ def test_the_weights_give_what_onnx_runtime_computes(state):
     name = next(
         node.output[0] for node in model.graph.node if node.name == "/backbone/layernorm/Add_1"
     )
-    model.graph.output.append(onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None))
-    session = runtime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    model.graph.output.append(
+        onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None)
+    )
+    session = runtime.InferenceSession(
+        model.SerializeToString(), providers=["CPUExecutionProvider"]
+    )
     images = F.interpolate(photos()["flower"][None], (224, 224), mode="bilinear", antialias=True)
     images = normalize(images, tool.MEAN, tool.STD)
     (expected,) = session.run([name], {"input_image": images.numpy()})

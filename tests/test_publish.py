@@ -1,4 +1,4 @@
-"""The repository's public address: in one place, from there wherever it is needed, and gone again without a trace."""
+"""The repository's public address: in one place, wherever it is needed, and gone again."""
 
 import json
 import re
@@ -112,9 +112,8 @@ def test_the_address_comes_wherever_it_is_needed(repository):
             f" | [Open in Colab](https://colab.research.google.com/github/{where})"
             f" | [Open in Kaggle](https://kaggle.com/kernels/welcome?src=https://github.com/{where})"
         )
-        assert (
-            first.startswith("[") and rest[0] == ""
-        )  # the line of navigation, and nothing after it has moved
+        # the line of navigation, and nothing after it has moved
+        assert first.startswith("[") and rest[0] == ""
         setup = [cell.source for cell in cells(path) if "setup" in cell.metadata.get("tags", [])]
         assert setup == [setup_source(HOME)] and f'"git+{HOME}@{TAG}"' in setup[0]
     readme = (repository / "README.md").read_text(encoding="utf-8")
@@ -163,10 +162,14 @@ def test_what_github_allows_is_allowed(words):
 
 @pytest.mark.parametrize(
     "words",
-    ["", "a", "/", "a/", "/b", "a/b/c", "a/b/", "https://github.com/a/b", "github.com/a/b", "git@github.com:a/b", "a b",
-     "a b/c", "a/b c", " a/b", "a/b\n", "-a/b", "a-/b", "a--b/c", "a_b/c", "a.b/c", "../b", "a/.", "a/..", "a/b.git",
-     "a/B.GIT", "a/b.wiki", "ä/b", "a/ä", "\u017f/b", "a/b\"", "a" * 40 + "/b", "a/" + "b" * 101],
-)  # fmt: skip
+    [
+        *("", "a", "/", "a/", "/b", "a/b/c", "a/b/", "../b", "a/.", "a/.."),
+        *("https://github.com/a/b", "github.com/a/b", "git@github.com:a/b"),
+        *("a b", "a b/c", "a/b c", " a/b", "a/b\n", 'a/b"'),
+        *("-a/b", "a-/b", "a--b/c", "a_b/c", "a.b/c", "a/b.git", "a/B.GIT", "a/b.wiki"),
+        *("ä/b", "a/ä", "\u017f/b", "a" * 40 + "/b", "a/" + "b" * 101),
+    ],
+)
 def test_nonsense_is_refused(words):
     with pytest.raises(ValueError, match="wanted OWNER/NAME") as error:
         publish.address(words)
@@ -251,11 +254,12 @@ def names(lines):
 def test_a_notebook_opened_alone_finds_what_it_imports():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     fetched = re.findall(r'"(\w+)"', re.search(r"url, (.*)\]", setup_source(HOME))[1])
+    # Colab and Kaggle have these; the last three come with a kernel and with matplotlib
     there = names(project["dependencies"]) | {
         "IPython",
         "psutil",
         "PIL",
-    }  # Colab and Kaggle have these; the last three come with a kernel and with matplotlib
+    }
     imported = set()
     for path in all_notebooks():
         for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:

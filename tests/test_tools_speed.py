@@ -1,4 +1,4 @@
-"""The tool that measures speed-ups: its rows, on any machine, and what it does with a row that cannot run."""
+"""The tool that measures speed-ups: its rows, on any machine, and rows that cannot run."""
 
 import os
 import resource
@@ -99,9 +99,8 @@ def test_a_limit_on_memory_binds(monkeypatch):
     steps = []
 
     def train(*words):
-        steps.append(
-            torch.empty(250_000_000)
-        )  # 1 GB, more than is free inside this process, and never touched
+        # 1 GB, more than is free inside this process, and never touched
+        steps.append(torch.empty(250_000_000))
         return 1000.0
 
     monkeypatch.setattr(speed, "two_steps", train)

@@ -165,28 +165,30 @@ def draw_pass(stages: Pass, patch_size: int, title: str) -> Picture:
 def draw_history(history: Sequence[Any]) -> Picture:
     """Draw loss and accuracy of training and validation against the epoch: what `fit` returns."""
     last = history[-1].validation
-    fig, axes = style.new_figure(9, 3.1, ncols=2)
-    style.title_figure(fig, "Most is learned in the first ten epochs")
-    epochs = [epoch.number for epoch in history]
-    for ax, name, unit in zip(
-        axes, ("loss", "accuracy"), ("nats", "fraction of images"), strict=True
-    ):
-        for split, color, line in (
-            ("train", style.SERIES[2], "--"),
-            ("validation", style.SERIES[0], "-"),
-        ):
-            values = [getattr(getattr(epoch, split), name) for epoch in history]
-            ax.plot(epochs, values, line, color=color, label=split)
-        style.style_axes(ax, None, "epoch", f"{name} ({unit})")
-    axes[0].axhline(math.log(10), color=style.LINE, linewidth=1)
-    axes[0].text(epochs[-1], math.log(10), "ln 10", ha="right", va="top", fontsize=style.TEXT_SIZE)
-    axes[0].legend(fontsize=style.TEXT_SIZE, frameon=False, loc="center right")
+    fig, (left, right) = style.new_figure(9, 3.1, ncols=2)
+    style.title_figure(fig, f"Validation accuracy ends at {last.accuracy:.3f}")
+    draw_measure(left, history, "loss", "loss (nats)")
+    draw_measure(right, history, "accuracy", "accuracy (fraction of images)")
+    left.axhline(math.log(10), color=style.LINE, linewidth=1)
+    options = {"ha": "right", "va": "top", "fontsize": style.TEXT_SIZE}
+    left.text(history[-1].number, math.log(10), "ln 10", **options)
+    left.legend(fontsize=style.TEXT_SIZE, frameon=False, loc="center right")
     return Picture(
         fig,
         "Loss and accuracy of training and validation against the epoch.",
-        f"The loss begins near ln 10 and falls. At the end, the validation loss is {last.loss:.2f} and "
-        f"the validation accuracy {last.accuracy:.3f}.",
+        f"The loss begins near ln 10 and falls. At the end, the validation loss is "
+        f"{last.loss:.2f} and the validation accuracy {last.accuracy:.3f}.",
     )
+
+
+def draw_measure(ax: Axes, history: Sequence[Any], name: str, unit: str) -> None:
+    """Draw "loss" or "accuracy" of training (dashed) and validation, one point an epoch."""
+    epochs = [epoch.number for epoch in history]
+    training = [getattr(epoch.train, name) for epoch in history]
+    validation = [getattr(epoch.validation, name) for epoch in history]
+    ax.plot(epochs, training, "--", color=style.SERIES[2], label="training")
+    ax.plot(epochs, validation, color=style.SERIES[0], label="validation")
+    style.style_axes(ax, None, "epoch", unit)
 
 
 def draw_hardest(images: Tensor, logits: Tensor, labels: Tensor, count: int = 8) -> Picture:
