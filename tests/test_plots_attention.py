@@ -111,7 +111,9 @@ def test_similar_patches_are_framed_and_the_title_names_the_two_that_are_alike()
     assert "roof and tree are nearly the same: their correlation is 1.00" in picture.alt
     assert [box.get_xy() for box in first.patches] == CORNERS
     assert [ax.patches[0].get_xy() for ax in others] == CORNERS
-    assert all((heat == maps[name].numpy()).all() for heat, name in zip(heats(others), maps))
+    assert all(
+        (heat == maps[name].numpy()).all() for heat, name in zip(heats(others), maps, strict=True)
+    )
 
 
 def test_every_block_has_the_map_of_every_place():
