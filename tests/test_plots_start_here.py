@@ -219,7 +219,7 @@ def test_digits_are_drawn_smooth_and_as_they_are():
     assert [picture.shape[:2] for picture in shown] == [(96, 96)] * 3 + [(8, 8)] * 3
     assert np.allclose(shown[3].squeeze(), images[0, 0])
     center = shown[0][6::12, 6::12].squeeze()  # the middle of what was one pixel
-    assert np.corrcoef(center.flat, images[0, 0].flatten())[0, 1] > 0.95
+    assert np.corrcoef(center.flatten(), images[0, 0].flatten())[0, 1] > 0.95
 
 
 def test_the_history_shows_both_splits_and_ln_10():
