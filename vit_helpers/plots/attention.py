@@ -21,6 +21,8 @@ from vit_helpers.plots.images import (
     square_key,
 )
 
+STRONG = 0.02  # the attention weight on one of 1,350 patches that is drawn darkest
+
 
 def draw_question(photo: Tensor, patch: tuple[int, int], patch_size: int = 14) -> Picture:
     """Draw a photo with one patch framed, and beside it all that the patch's token has seen.
@@ -39,7 +41,7 @@ def draw_question(photo: Tensor, patch: tuple[int, int], patch_size: int = 14) -
         fig,
         "A photo of a pagoda with a framed patch of its roof, and this patch enlarged.",
         "A photo of a pagoda under a bright sky, with a small frame around a patch of its roof, "
-        f"and this patch enlarged: {patch_size} x {patch_size} dark pixels.",
+        f"and this patch enlarged: {patch_size} x {patch_size} pixels.",
     )
 
 
@@ -96,8 +98,7 @@ def draw_blocks(
     return Picture(
         fig,
         "Maps of the tokens that are similar to a patch of roof and a patch of tree, by block.",
-        f"Two rows of maps, for {names}. Among the pixels both find everything that is dark. After "
-        "nine blocks, roof finds the pagoda and tree finds the trees.",
+        f"A row of maps for {names} each, from the pixels to the tokens of later blocks.",
     )
 
 
@@ -109,15 +110,16 @@ def draw_patch(
     photo: (C, H, W), from 0 to 1;  similarity, attention: (rows, columns)
     place: row and column of the patch
     """
-    fig, axes = style.new_figure(9, 2.5, ncols=3)
+    fig, axes = style.new_figure(9, 2.6, ncols=3)
     style.title_figure(fig, "Similar to is not the same as attends to")
     draw_image(photo, axes[0], "the chosen patch")
-    cosines = draw_cosines(similarity, axes[1], "similar to, after block 9", photo.shape[1:])
-    _, weights = draw_over(photo, attention, axes[2], "attends to (one head)")
-    for ax in axes:
+    cosines = draw_cosines(similarity, axes[1], "similar to", photo.shape[1:])
+    _, weights = draw_over(photo, attention, axes[2], "attends to (one head)", top=STRONG)
+    for ax in axes[:2]:
         frame_patch(ax, place)
+    frame_patch(axes[2], place, color=style.QUERY)
     color_bar(cosines, axes[1], "cosine similarity", location="bottom")
-    color_bar(weights, axes[2], "attention weight", location="bottom")
+    color_bar(weights, axes[2], "weight", extend="max", location="bottom")
     return Picture(
         fig,
         "A photo with a framed patch, the tokens similar to its own, and what one head attends to.",
@@ -184,12 +186,16 @@ def draw_cosines(heat: Tensor, ax: Axes, title: str | None, size: tuple[int, ...
 
 
 def frame_patch(
-    ax: Axes, place: tuple[int, int], patch_size: int = 14, name: str | None = None
+    ax: Axes,
+    place: tuple[int, int],
+    patch_size: int = 14,
+    name: str | None = None,
+    color: str = style.TEXT,
 ) -> None:
     """Frame a patch, given by its row and column, a little larger than it is, and name it."""
     top, left = (patch_size * number for number in place)
     side = patch_size + 12
-    draw_box(ax, (left - 6, top - 6, side, side), style.QUERY, linewidth=2, path_effects=style.HALO)
+    draw_box(ax, (left - 6, top - 6, side, side), color, linewidth=2, path_effects=style.HALO)
     if name:
         options = {"fontsize": style.TEXT_SIZE, "color": style.TEXT, "va": "center"}
         text = ax.text(left + side, top + patch_size / 2, f" {name}", **options)
