@@ -8,7 +8,7 @@ import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 from pages import FURTHER, PAIRS, REWRITTEN, WAITING, read
 
-from tools.reading import exercise_minutes, format_minutes, reading_minutes
+from tools.page_length import exercise_minutes, format_minutes, reading_minutes
 
 pytestmark = pytest.mark.repo
 

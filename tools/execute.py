@@ -32,7 +32,7 @@ from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernel
 from nbformat import NotebookNode
 
 from tools import main
-from tools.reading import exercise_minutes, format_minutes, reading_minutes
+from tools.page_length import exercise_minutes, format_minutes, reading_minutes
 from vit_helpers import __version__
 
 ROOT = Path(__file__).parents[1]
