@@ -10,11 +10,11 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_hex
 from matplotlib.patches import FancyArrowPatch
 
-from vit_helpers.patches import patchify, unpatchify
+from vit_helpers.patches import patchify
 from vit_helpers.plots import start_here as pictures
 from vit_helpers.plots import style
 from vit_helpers.plots.images import draw_image_grid, mark_wrong
-from vit_helpers.plots.start_here import Pass, draw_cuts, draw_heads, draw_model
+from vit_helpers.plots.start_here import Pass, draw_heads, draw_model
 from vit_helpers.plots.training import draw_curves, draw_loss, smoothed_loss
 from vit_helpers.training.measurements import Epoch, Score
 
@@ -133,22 +133,6 @@ def test_equal_values_have_no_largest():
         pictures.largest(torch.full((10,), 0.1)) is None
         and pictures.largest(torch.tensor([0.2, 0.5, 0.3])) == 1
     )
-
-
-def test_cuts_lie_between_pieces():
-    number = torch.arange(16).repeat_interleave(4).reshape(1, 16, 4)
-    for owner, across, upright in (
-        (unpatchify(number.float(), 2, 8)[0, 0], 24, 24),
-        (number.reshape(8, 8), 56, 8),
-    ):
-        ax = draw_cuts(torch.rand(1, 8, 8), owner, style.new_axes(None), "a title", 6)
-        lines = [line.get_xydata() for line in ax.lines]
-        assert (
-            len([line for line in lines if line[0][1] == line[1][1]]) == across
-        )  # of one pixel each
-        assert len([line for line in lines if line[0][0] == line[1][0]]) == upright
-        assert [int(text.get_text()) for text in ax.texts] == list(range(16))
-        assert len([one for one in ax.patches if one.get_fill()]) == 4  # the pixels of piece 6
 
 
 def test_heads_are_compared_on_one_scale():

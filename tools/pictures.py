@@ -16,6 +16,7 @@ from torch import Tensor
 
 from tools import main
 from tools.execute import ROOT
+from tools.readme_pictures import draw_classified, draw_drawn_digit, draw_found
 from vit_helpers.data import load, photos
 from vit_helpers.data.digits import cat
 from vit_helpers.inspection import token_layers
@@ -24,7 +25,6 @@ from vit_helpers.plots import animation, patches_reshaping
 from vit_helpers.plots.animation import Frames, Reading, read_pass
 from vit_helpers.plots.explorer import A_THREE, draw_stroke
 from vit_helpers.plots.figure import Picture
-from vit_helpers.plots.readme import draw_classified, draw_drawn_digit, draw_found
 from vit_helpers.pretrained import load_pretrained
 from vit_helpers.results.photo_features import read_photo_features
 
@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> None:
 def readme_pictures() -> dict[str, Picture]:
     """Draw the three small pictures of the README: a drawn digit, a roof, a cat."""
     ink, pixels, probabilities = read_drawing()
-    features, place = read_photo_features("china"), (11, 12)
+    features, place = read_photo_features("china"), (6, 16)
     stored = load_pretrained("ours:photos")
     reduced = stored.preprocess.frame(cat())
     P = stored.model.config.patch_size

@@ -353,13 +353,13 @@ def draw_head_rows(right: Tensor, wrong: Tensor) -> Picture:
 
     right, wrong: (T, d), each entry is the number of the token that it comes from
     """
-    fig, axes = style.new_figure(9, 2.8, ncols=2)
+    fig, axes = style.new_figure(7, 2.6, ncols=2)
     tokens = " and ".join(str(int(token)) for token in wrong.unique())
     titles = ("unflatten, transpose: row t is token t", f"view: only tokens {tokens}")
     for ax, table, title in zip(axes, (right, wrong), titles, strict=True):
         draw_cells(ax, table, (-1, 14), title, "component of head 1", "row of head 1")
         for (t, c), token in enumerate_cells(table):
-            write_cell(ax, c + 0.5, t + 0.5, f"token {int(token)}", "black")
+            write_cell(ax, c + 0.5, t + 0.5, str(int(token)), "black")
     rows = [", ".join(str(int(token)) for token in table[:, 0]) for table in (right, wrong)]
     return Picture(
         fig,

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
-from matplotlib.patches import FancyBboxPatch, Polygon, Rectangle
+from matplotlib.patches import FancyBboxPatch, Polygon
 from torch import Tensor
 
 from vit_helpers.plots import style
@@ -448,39 +448,6 @@ def connect(fig: Figure, left: float, right: float, height: float, text: str = "
     arrow(fig, (left, height), (right, height), **options)
     middle = (left + right) / 2
     write(fig, middle, height + 0.03, text, va="baseline", fontsize=style.TEXT_SIZE - 1)
-
-
-def draw_cuts(image: Tensor, owner: Tensor, ax: Axes, title: str, chosen: int) -> Axes:
-    """Draw the borders between the pieces that an image is cut into, and their numbers.
-
-    image : (C, H, W), from 0 to 1;  owner: (H, W), the number of the piece of each pixel
-    chosen: a piece to tint
-    """
-    draw_image(0.6 + 0.4 * image.mean(dim=0, keepdim=True), ax, title)
-    H, W = owner.shape
-    for y, x in (owner == chosen).nonzero().tolist():
-        ax.add_patch(
-            Rectangle((x - 0.5, y - 0.5), 1, 1, color=style.PATCH, alpha=0.65, linewidth=0)
-        )
-    for y in range(H):
-        for x in range(W):
-            if x and owner[y, x] != owner[y, x - 1]:
-                ax.plot([x - 0.5, x - 0.5], [y - 0.5, y + 0.5], color=style.TEXT, linewidth=1.5)
-            if y and owner[y, x] != owner[y - 1, x]:
-                ax.plot([x - 0.5, x + 0.5], [y - 0.5, y - 0.5], color=style.TEXT, linewidth=1.5)
-    for number in owner.unique().tolist():
-        y, x = (owner == number).nonzero().float().mean(dim=0).tolist()
-        ax.text(
-            x,
-            y,
-            f"{number:.0f}",
-            ha="center",
-            va="center",
-            fontsize=style.TEXT_SIZE,
-            color=style.TEXT,
-        )
-    draw_box(ax, (-0.5, -0.5, W, H), style.TEXT, linewidth=1.5)
-    return ax
 
 
 def draw_heads(
