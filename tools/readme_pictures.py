@@ -20,7 +20,12 @@ def draw_drawn_digit(ink: Tensor, pixels: Tensor, probabilities: Tensor) -> Pict
     """
     fig, (left, middle, right) = style.new_figure(WIDTH, HEIGHT, ncols=3)
     draw_image(1 - ink[None], left, "you draw")
-    draw_grid(draw_image(1 - pixels[None], middle, "it gets"), tuple(pixels.shape), 4, style.PATCH)
+    draw_grid(
+        draw_image(1 - pixels[None], middle, "it gets"),
+        (pixels.shape[0], pixels.shape[1]),
+        4,
+        style.PATCH,
+    )
     best = int(probabilities.argmax())
     names = [str(digit) for digit in range(len(probabilities))]
     plain_bars(draw_bars(probabilities.tolist(), names, right, "it says", chosen=best))
@@ -51,7 +56,8 @@ def draw_classified(
     side = min(photo.shape[1:])
     start = (photo.shape[2] - side) // 2
     draw_image(photo[:, :, start : start + side], left, "your photo")
-    draw_grid(draw_image(reduced, middle, "it gets"), tuple(reduced.shape[1:]), patch_size)
+    size = (reduced.shape[1], reduced.shape[2])
+    draw_grid(draw_image(reduced, middle, "it gets"), size, patch_size)
     names, probabilities = zip(*classes, strict=True)
     plain_bars(draw_bars(probabilities, names, right, "it says", chosen=0))
     return Picture(fig, "A photo, the patches that the model gets, and the bars of three classes.")

@@ -233,9 +233,8 @@ def draw_photo(
     draw_box(left, box, "white", linewidth=3)
     count = (reduced.shape[1] // patch_size) ** 2
     title = f"{count} patches of {patch_size} x {patch_size}"
-    draw_grid(draw_image(reduced, middle, title), tuple(reduced.shape[1:]), patch_size).set_anchor(
-        "N"
-    )
+    size = (reduced.shape[1], reduced.shape[2])
+    draw_grid(draw_image(reduced, middle, title), size, patch_size).set_anchor("N")
     draw_bars(probabilities, names, right, "probability", chosen=0)
     return Picture(
         fig,

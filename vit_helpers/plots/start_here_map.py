@@ -296,15 +296,15 @@ def draw_insets(canvas: _Canvas) -> None:
 
 def draw_layers(canvas: _Canvas, parts: frozenset[str] | None = None) -> None:
     """Draw what the tables above list, of these parts or of all: boxes, arrows, names, shapes."""
-    for part, *box in BOXES:
-        if parts is None or part in parts:
-            canvas.box(part, *box)
+    for box in BOXES:
+        if parts is None or box[0] in parts:
+            canvas.box(*box)
     for part, *points in ARROWS:
         if parts is None or part in parts:
             canvas.path(part, *points)
-    for part, *name in NAMES:
-        if parts is None or part in parts:
-            canvas.text(part, *name)
+    for name in NAMES:
+        if parts is None or name[0] in parts:
+            canvas.text(*name)
 
 
 def draw_image_and_tokens(canvas: _Canvas) -> None:
