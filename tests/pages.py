@@ -9,7 +9,7 @@ from nbformat import NotebookNode
 
 from tools.execute import further_pages, lessons
 
-WAITING = {"03_attention"}  # core pages that have a further page and are not rewritten yet
+WAITING = set()  # core pages that have a further page and are not rewritten yet
 FURTHER = {path.name: path for path in further_pages()}
 PAIRS = [(path, FURTHER[path.name]) for path in lessons() if path.name in FURTHER]
 REWRITTEN = [core for core, _ in PAIRS if core.stem not in WAITING]

@@ -224,6 +224,8 @@ def test_something_uses_every_function():
         "_ipython_display_",  # Jupyter calls these two
         "_repr_mimebundle_",
         "wrong_answers",  # the tests of checks call it
+        "read_filters",  # these two are stored for notebook 02
+        "read_position_similarity",
     }
 
 
@@ -487,7 +489,7 @@ def test_links_and_pictures_of_a_readme_are_there(path):
 @pytest.mark.repo
 def test_the_first_page_is_short_and_leads_on():
     text = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert len(text.split()) <= 1200
+    assert len(text.split()) <= 1150
     for page in (
         "vit_helpers/README.md",
         "vit_helpers/results/README.md",

@@ -85,19 +85,67 @@ def test_the_description_of_a_step_has_its_numbers():
     assert "cut into 3 heads" in (alt := steps.draw_multi_head(5, 12, 3).alt) and "5 by 5" in alt
 
 
+PHOTO = torch.rand(3, 420, 630, generator=torch.Generator().manual_seed(0))
+PLACES = {"sky": (4, 30), "roof": (11, 12), "tree": (26, 30)}
+CORNERS = [(14 * col - 6, 14 * row - 6) for row, col in PLACES.values()]
+
+
+def heats(axes):
+    """The numbers that are drawn as colors in each panel"""
+    return [ax.images[-1].get_array() for ax in axes]
+
+
+def test_the_question_shows_the_framed_patch_alone():
+    left, right = attention.draw_question(PHOTO, PLACES["roof"]).figure.axes
+    assert left.patches[0].get_xy() == CORNERS[1]
+    patch = PHOTO[:, 14 * 11 : 14 * 12, 14 * 12 : 14 * 13].permute(1, 2, 0)
+    assert torch.tensor(right.images[0].get_array()).allclose(patch, atol=1e-5)
+
+
 def test_similar_patches_are_framed_and_the_title_names_the_two_that_are_alike():
-    weights = torch.eye(16)
-    weights[5] = weights[6] = torch.arange(16.0)
-    picked = {"sky": (0, 1), "wall": (1, 1), "tree": (1, 2)}
-    picture = attention.draw_similar_patches(torch.rand(3, 32, 32), weights, picked)
+    maps = {name: torch.rand(30, 45) for name in PLACES}
+    maps["tree"] = 0.5 * maps["roof"]
+    picture = attention.draw_similarity(PHOTO, maps, PLACES)
     first, *others, _ = picture.figure.axes
-    assert "Raw pixels: wall and tree get almost the same weights" in shown_texts(picture)
-    assert "wall and tree mark almost the same patches: their correlation is 1.00" in picture.alt
-    corners = [(8 * col - 3.5, 8 * row - 3.5) for row, col in picked.values()]
-    assert [box.get_xy() for box in first.patches] == corners
-    assert [ax.patches[0].get_xy() for ax in others] == corners
-    heat = others[1].images[-1].get_array()
-    assert heat.flatten().tolist() == list(range(16))
+    assert "Raw pixels: roof and tree find the same patches" in shown_texts(picture)
+    assert "roof and tree are nearly the same: their correlation is 1.00" in picture.alt
+    assert [box.get_xy() for box in first.patches] == CORNERS
+    assert [ax.patches[0].get_xy() for ax in others] == CORNERS
+    assert all(
+        (heat == maps[name].numpy()).all() for heat, name in zip(heats(others), maps, strict=True)
+    )
+
+
+def test_every_block_has_the_map_of_every_place():
+    blocks = {name: torch.rand(1350, 30, 45) for name in ("pixels", "after block 6")}
+    two = {name: PLACES[name] for name in ("roof", "tree")}
+    *panels, _ = attention.draw_blocks(PHOTO, blocks, two).figure.axes
+    for line, (row, col) in zip((panels[:3], panels[3:]), two.values(), strict=True):
+        assert [ax.patches[0].get_xy() for ax in line] == [(14 * col - 6, 14 * row - 6)] * 3
+        drawn = heats(line[1:])
+        wanted = [cosines[45 * row + col].numpy() for cosines in blocks.values()]
+        assert all((heat == right).all() for heat, right in zip(drawn, wanted, strict=True))
+
+
+def test_the_chosen_patch_is_framed_in_every_panel():
+    similarity, weights = torch.rand(30, 45), torch.rand(30, 45)
+    picture = attention.draw_patch(PHOTO, similarity, weights, PLACES["tree"])
+    panels = picture.figure.axes[:3]
+    assert [ax.patches[0].get_xy() for ax in panels] == [CORNERS[2]] * 3
+    assert (heats(panels)[1] == similarity.numpy()).all()
+    assert (heats(panels)[2] == weights.numpy()).all()
+
+
+def test_the_spread_is_that_of_the_scores_with_and_without_the_division():
+    scores_of = {d: d**0.5 * torch.randn(50, 17) for d in (4, 16, 64)}
+    left, right = attention.draw_spread(scores_of).figure.axes
+    raw, divided = (line.get_ydata() for line in left.lines)
+    assert raw == pytest.approx([scores.std().item() for scores in scores_of.values()])
+    assert divided == pytest.approx(
+        [scores.std().item() / d**0.5 for d, scores in scores_of.items()]
+    )
+    largest = [scores.softmax(dim=-1).amax(dim=-1).mean().item() for scores in scores_of.values()]
+    assert right.lines[0].get_ydata() == pytest.approx(largest)
 
 
 def test_saturation_is_drawn_at_every_width():
@@ -163,8 +211,6 @@ def test_rows_of_a_head_say_their_tokens():
     )
     picture = attention.draw_head_rows(right, wrong)
     left, other = picture.figure.axes
-    assert [text.get_text() for text in left.texts] == [
-        f"token {t}" for t in right.flatten().tolist()
-    ]
+    assert [text.get_text() for text in left.texts] == [str(t) for t in right.flatten().tolist()]
     assert other.get_title(loc="left") == "view: only tokens 0 and 1"
     assert picture.alt.endswith("tokens 0, 1, 2, 3. Right, after a single view: tokens 0, 0, 1, 1.")

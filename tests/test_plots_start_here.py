@@ -1,19 +1,22 @@
 """The pictures of notebook 00: the model with its numbers, heads, cuts, mistakes, the loss of a prediction."""
 
+import math
 from itertools import combinations
 
+import numpy as np
 import pytest
 import torch
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_hex
 from matplotlib.patches import FancyArrowPatch
 
-from vit_helpers.patches import patchify, unpatchify
+from vit_helpers.patches import patchify
 from vit_helpers.plots import start_here as pictures
 from vit_helpers.plots import style
 from vit_helpers.plots.images import draw_image_grid, mark_wrong
-from vit_helpers.plots.start_here import Pass, draw_cuts, draw_heads, draw_model
+from vit_helpers.plots.start_here import Pass, draw_heads, draw_model
 from vit_helpers.plots.training import draw_curves, draw_loss, smoothed_loss
+from vit_helpers.training.measurements import Epoch, Score
 
 NAMES = tuple("0123456789")
 
@@ -132,25 +135,9 @@ def test_equal_values_have_no_largest():
     )
 
 
-def test_cuts_lie_between_pieces():
-    number = torch.arange(16).repeat_interleave(4).reshape(1, 16, 4)
-    for owner, across, upright in (
-        (unpatchify(number.float(), 2, 8)[0, 0], 24, 24),
-        (number.reshape(8, 8), 56, 8),
-    ):
-        ax = draw_cuts(torch.rand(1, 8, 8), owner, style.new_axes(None), "a title", 6)
-        lines = [line.get_xydata() for line in ax.lines]
-        assert (
-            len([line for line in lines if line[0][1] == line[1][1]]) == across
-        )  # of one pixel each
-        assert len([line for line in lines if line[0][0] == line[1][0]]) == upright
-        assert [int(text.get_text()) for text in ax.texts] == list(range(16))
-        assert len([one for one in ax.patches if one.get_fill()]) == 4  # the pixels of piece 6
-
-
 def test_heads_are_compared_on_one_scale():
     rows = {"untrained": torch.full((4, 17), 1 / 17), "trained": torch.eye(17)[[3, 4, 5, 6]]}
-    fig = draw_heads(torch.rand(1, 8, 8), rows, (4, 4), "a finding")
+    fig = draw_heads(torch.rand(1, 8, 8), rows, (4, 4)).figure
     assert [len(ax.patches) for ax in fig.axes] == [16] * 8
     small, large = fig.axes[0].patches[2].get_width(), fig.axes[4].patches[2].get_width()
     assert (small, large) == (
@@ -176,7 +163,7 @@ def test_a_sheet_of_images_can_be_numbered_and_mistakes_marked():
 
 @pytest.mark.parametrize("K", [2, 10, 1000])
 def test_the_loss_of_a_uniform_prediction_and_the_lowest_are_marked(K):
-    ax = draw_loss(K, 0.1)
+    (ax,) = draw_loss(K, 0.1).figure.axes
     dots = [line for line in ax.lines if line.get_marker() == "o"]
     (x, y), (at, floor) = ((line.get_xdata()[0], line.get_ydata()[0]) for line in dots)
     assert (x, y) == (pytest.approx(1 / K), pytest.approx(float(torch.tensor(K).log())))
@@ -198,3 +185,49 @@ def test_the_lowest_loss_possible_is_a_dotted_line():
     (line,) = (one for one in draw_curves(history, 0.5).axes[0].lines if one.get_linestyle() == ":")
     assert set(line.get_ydata()) == {0.5} and line.get_label() == "lower bound: 0.50"
     assert not [one for one in draw_curves(history).axes[0].lines if one.get_linestyle() == ":"]
+
+
+def test_the_picture_of_a_pass_says_whether_all_classes_are_equal():
+    equal = pictures.draw_pass(stages(), 2, "before")
+    assert "all equal" in texts(equal.figure) and equal.alt.endswith("all are equal.")
+    chances = [0.02] * 10
+    chances[7] = 0.82
+    other = pictures.draw_pass(stages(chances=chances), 2, "after")
+    assert other.alt.endswith("that of 7 is the longest.")
+
+
+def test_digits_are_drawn_smooth_and_as_they_are():
+    images = torch.rand(3, 1, 8, 8)
+    axes = pictures.draw_digits(images).figure.axes
+    shown = [ax.images[0].get_array() for ax in axes]
+    assert [picture.shape[:2] for picture in shown] == [(96, 96)] * 3 + [(8, 8)] * 3
+    assert np.allclose(shown[3].squeeze(), images[0, 0])
+    center = shown[0][6::12, 6::12].squeeze()  # the middle of what was one pixel
+    assert np.corrcoef(center.flatten(), images[0, 0].flatten())[0, 1] > 0.95
+
+
+def test_the_history_shows_both_splits_and_ln_10():
+    history = [
+        Epoch(i, Score(2.3 / i, 0.1 * i, 50), Score(2.2 / i, 0.12 * i, 20)) for i in (1, 2, 3)
+    ]
+    left, right = pictures.draw_history(history).figure.axes
+    assert [line.get_label() for line in right.lines] == ["training", "validation"]
+    assert right.lines[1].get_ydata() == pytest.approx([0.12, 0.24, 0.36])
+    assert left.lines[2].get_ydata()[0] == pytest.approx(math.log(10))
+
+
+def test_the_hardest_digits_come_first_and_mistakes_are_marked():
+    labels = torch.arange(10)
+    logits = 5 * torch.eye(10)
+    logits[4] = 5 * torch.eye(10)[9]  # a 4 that is taken for a 9
+    logits[6] *= 0.5  # right, and not sure
+    fig = pictures.draw_hardest(torch.rand(10, 1, 8, 8), logits, labels, count=2).figure
+    assert [ax.get_title().split("\n")[0] for ax in fig.axes[:2]] == ["a 4: 9 ×", "a 6: 6"]
+
+
+def test_the_photo_has_as_many_patches_as_the_model():
+    picture = pictures.draw_photo(
+        torch.rand(3, 30, 45), torch.rand(3, 32, 32), 4, [("cat", 0.8), ("dog", 0.2)]
+    )
+    assert "64 patches of 4 x 4" in [ax.get_title(loc="left") for ax in picture.figure.axes]
+    assert "cat has the longest" in picture.alt

@@ -87,6 +87,9 @@ def live_curves(cls):
 SCORE, EVIDENCE = Score(0.5, 0.9, 10, 0.2, 0.3), Evidence(3, True, 32, 17, 0.1, 0.2)
 # (class, an empty folder) -> an instance whose every field differs from its default where it can
 MAKE = {
+    "PhotoFeatures": lambda cls, path: cls(
+        {6: torch.rand(9, 4)}, torch.rand(10, 2), torch.rand(10, 2)
+    ),
     "ViTConfig": lambda cls, _: CONFIG,
     "ViT": lambda cls, _: cls(CONFIG, partial(Block, mlp_ratio=2)),
     "PatchEmbed": lambda cls, _: cls(8, 4, 1, 16),

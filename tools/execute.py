@@ -286,7 +286,7 @@ def write_costs(
     readme, link = path.parents[1] / "README.md", re.escape(f"({path.parent.name}/{path.name})")
     before = readme.read_text(encoding="utf-8")
     time_and_memory = " | ".join(MEASURED.findall(card.source)[0])
-    row_start = rf"^(\|.*{link}.*\|)"
+    row_start = rf"^(\| \[[^\]]*\]{link}[^\n]*\|)"  # not that of a picture which is a link
     after = re.sub(
         rf"{row_start}[^|\n]*\|[^|\n]*\|$", rf"\1 {time_and_memory} |", before, flags=re.MULTILINE
     )

@@ -1,23 +1,32 @@
-"""Make the images under images/ again: the animations of the README and of notebook 01.
+"""Make the images under images/ again: those of the README, and the animation of notebook 01.
 
 In the README's, the model of notebook 08 classifies an image, from patches to tokens to attention.
 In notebook 01's, numbered pixels move from an image to its patches. What their frames show is drawn
 by `vit_helpers.plots.animation` and `vit_helpers.plots.patches_reshaping`; here are the frames in
-time, and the files that hold them.
+time, and the files that hold them. The README's three small pictures are drawn like the figures
+that they lead to.
 """
 
 import argparse
 from pathlib import Path
 
+import torch
 from PIL import Image
+from torch import Tensor
 
 from tools import main
 from tools.execute import ROOT
-from vit_helpers.data import load
+from tools.readme_pictures import draw_classified, draw_drawn_digit, draw_found
+from vit_helpers.data import load, photos
+from vit_helpers.data.digits import cat
 from vit_helpers.inspection import token_layers
+from vit_helpers.live.ink import reduce_ink
 from vit_helpers.plots import animation, patches_reshaping
 from vit_helpers.plots.animation import Frames, Reading, read_pass
+from vit_helpers.plots.explorer import A_THREE, draw_stroke
+from vit_helpers.plots.figure import Picture
 from vit_helpers.pretrained import load_pretrained
+from vit_helpers.results.photo_features import read_photo_features
 
 IMAGES = ROOT / "images"
 DIGIT = 12  # of the test set: a 6 that the model classifies correctly, well apart from the clutter
@@ -34,6 +43,40 @@ def run(args: argparse.Namespace) -> None:
         patches_reshaping.draw_frames(),
         patches_reshaping.palette(),
     )
+    for name, picture in readme_pictures().items():
+        save_picture(IMAGES / "README" / name, picture)
+
+
+def readme_pictures() -> dict[str, Picture]:
+    """Draw the three small pictures of the README: a drawn digit, a roof, a cat."""
+    ink, pixels, probabilities = read_drawing()
+    features, place = read_photo_features("china"), (6, 16)
+    stored = load_pretrained("ours:photos")
+    reduced = stored.preprocess.frame(cat())
+    P = stored.model.config.patch_size
+    return {
+        "live": draw_drawn_digit(ink, pixels, probabilities),
+        "roof": draw_found(photos()["china"], features.similarity(9, place), place),
+        "cat": draw_classified(cat(), reduced, P, stored.top(cat(), k=3)),
+    }
+
+
+def read_drawing() -> tuple[Tensor, Tensor, Tensor]:
+    """Read the drawn 3 of the live page: ink, pixels, and the probabilities of ten digits."""
+    stored = load_pretrained("ours:drawn")
+    ink = draw_stroke(A_THREE)
+    pixels = reduce_ink(ink, stored.preprocess.crop[0])
+    with torch.no_grad():
+        logits = stored.model(stored.preprocess.normalize(pixels[None, None]))
+    return ink, pixels, logits.softmax(dim=1)[0]
+
+
+def save_picture(path: Path, picture: Picture) -> None:
+    """Store a figure as a JPEG or PNG, and print where it is."""
+    path = path.with_suffix({"jpeg": ".jpg", "png": ".png"}[picture.image.kind])
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(picture.image.data)
+    print(path)
 
 
 def read_digit() -> Reading:

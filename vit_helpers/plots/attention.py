@@ -1,11 +1,13 @@
-"""Notebook 03: similar patches, scores without 1/√d, masks, heads, times, and two mistakes."""
+"""Notebook 03: patches of photos, scores without 1/√d, masks, heads, times, two mistakes."""
 
 from collections.abc import Mapping, Sequence
 from itertools import combinations
 
 import pandas as pd
 import torch
+import torch.nn.functional as F
 from matplotlib.axes import Axes
+from matplotlib.image import AxesImage
 from torch import Tensor
 
 from vit_helpers.plots import style
@@ -19,39 +21,144 @@ from vit_helpers.plots.images import (
     square_key,
 )
 
+STRONG = 0.02  # the attention weight on one of 1,350 patches that is drawn darkest
 
-def draw_similar_patches(
-    photo: Tensor, weights: Tensor, picked: Mapping[str, tuple[int, int]], top: float = 0.014
-) -> Picture:
-    """Draw a photo with a few patches framed, and for each of them its weights over the photo.
 
-    photo : (C, S, S), from 0 to 1;  weights: (N, N), row i holds those of patch i
-    picked: {name: (row, column)} of at least two patches;  top: the weight that is drawn darkest
+def draw_question(photo: Tensor, patch: tuple[int, int], patch_size: int = 14) -> Picture:
+    """Draw a photo with one patch framed, and beside it all that the patch's token has seen.
+
+    photo: (C, H, W), from 0 to 1;  patch: row and column in the grid of patches
     """
-    columns = round(len(weights) ** 0.5)
-    P = photo.shape[-1] // columns
-    maps = {name: weights[columns * row + col] for name, (row, col) in picked.items()}
-    *alike, correlation = most_alike(maps)
-    fig, axes = style.new_figure(9, 2.8, ncols=1 + len(picked))
-    pair = " and ".join(alike)
-    style.title_figure(fig, f"Raw pixels: {pair} get almost the same weights")
-    draw_image(photo, axes[0], "query patches")
-    options = {"fontsize": style.TEXT_SIZE + 1, "color": style.TEXT, "va": "center"}
-    for (name, (row, col)), ax in zip(picked.items(), axes[1:], strict=True):
-        heat = maps[name].reshape(columns, columns)
-        _, drawn = draw_over(photo, heat, ax, f"similar to {name}", top=top)
-        box = (P * col - 3.5, P * row - 3.5, P + 6, P + 6)  # a little larger than the patch
-        for framed in (axes[0], ax):
-            draw_box(framed, box, style.QUERY, linewidth=2, path_effects=style.HALO)
-        text = axes[0].text(P * col + P + 7, P * row + P / 2, name, **options)
-        text.set_path_effects(style.HALO)
-    color_bar(drawn, axes, "weight\n(square-root scale)")
+    photo = resize_photo(photo)
+    fig, axes = style.new_figure(8, 2.8, ncols=2, width_ratios=[1.5, 1])
+    style.title_figure(fig, "One patch alone doesn't show that it is a roof")
+    draw_image(photo, axes[0], "what you see")
+    frame_patch(axes[0], patch, patch_size)
+    top, left = (patch_size * place for place in patch)
+    pixels = photo[:, top : top + patch_size, left : left + patch_size]
+    draw_image(pixels, axes[1], "what the roof token has seen")
     return Picture(
         fig,
-        "A photo with framed patches, and overlays on the patches whose pixels are similar.",
-        f"A photo with framed patches, {', '.join(picked)}, and for each of them an overlay that "
-        f"is darker on patches with more similar pixels. The overlays of {pair} mark almost the "
-        f"same patches: their correlation is {correlation:.2f}.",
+        "A photo of a pagoda with a framed patch of its roof, and this patch enlarged.",
+        "A photo of a pagoda under a bright sky, with a small frame around a patch of its roof, "
+        f"and this patch enlarged: {patch_size} x {patch_size} pixels.",
+    )
+
+
+def draw_similarity(
+    photo: Tensor, maps: Mapping[str, Tensor], places: Mapping[str, tuple[int, int]]
+) -> Picture:
+    """Draw a photo with a few patches framed, and how similar all patches are to each of them.
+
+    photo : (C, H, W), from 0 to 1
+    maps  : {name: (rows, columns)} of cosines;  places: {name: (row, column)} of the same patches
+    """
+    fig, axes = style.new_figure(9, 2.3, ncols=1 + len(maps))
+    *alike, correlation = most_alike({name: heat.flatten() for name, heat in maps.items()})
+    pair = " and ".join(alike)
+    style.title_figure(fig, f"Raw pixels: {pair} find the same patches")
+    draw_image(photo, axes[0], "the photo")
+    for name, place in places.items():
+        frame_patch(axes[0], place, name=name)
+    for (name, heat), ax in zip(maps.items(), axes[1:], strict=True):
+        drawn = draw_cosines(heat, ax, f"similar to {name}", photo.shape[1:])
+        frame_patch(ax, places[name])
+    color_bar(drawn, axes, "cosine similarity")
+    return Picture(
+        fig,
+        "A photo with framed patches, and maps of the patches whose pixels are similar to each.",
+        f"A photo of a pagoda with framed patches of {', '.join(maps)}, and a map for each. The "
+        f"maps of {pair} are nearly the same: their correlation is {correlation:.2f}.",
+    )
+
+
+def draw_blocks(
+    photo: Tensor, blocks: Mapping[str, Tensor], places: Mapping[str, tuple[int, int]]
+) -> Picture:
+    """Draw how similar all tokens are to those of a few patches, from the pixels to the last block.
+
+    photo : (C, H, W), from 0 to 1
+    blocks: {title: (N, rows, columns)} of cosines;  places: {name: (row, column)}, a line for each
+    """
+    fig, axes = style.new_figure(
+        9, 0.5 + 1.15 * len(places), nrows=len(places), ncols=1 + len(blocks), squeeze=False
+    )
+    style.title_figure(fig, "Block by block, patches that looked alike become different")
+    for line, (name, (row, col)) in zip(axes, places.items(), strict=True):
+        draw_image(photo, line[0])
+        frame_patch(line[0], (row, col), name=name)
+        for cosines, ax in zip(blocks.values(), line[1:], strict=True):
+            heat = cosines[row * cosines.shape[2] + col]
+            drawn = draw_cosines(heat, ax, None, photo.shape[1:])
+            frame_patch(ax, (row, col))
+    for title, ax in zip(("the photo", *blocks), axes[0], strict=True):
+        style.hide_axes(ax, title)
+    color_bar(drawn, axes, "cosine similarity")
+    names = " and ".join(places)
+    return Picture(
+        fig,
+        "Maps of the tokens that are similar to a patch of roof and a patch of tree, by block.",
+        f"A row of maps for {names} each, from the pixels to the tokens of later blocks.",
+    )
+
+
+def draw_patch(
+    photo: Tensor, similarity: Tensor, attention: Tensor, place: tuple[int, int]
+) -> Picture:
+    """Draw a photo with one patch, what its token is similar to, and what one head attends to.
+
+    photo: (C, H, W), from 0 to 1;  similarity, attention: (rows, columns)
+    place: row and column of the patch
+    """
+    fig, axes = style.new_figure(9, 2.6, ncols=3)
+    style.title_figure(fig, "Similar to is not the same as attends to")
+    draw_image(photo, axes[0], "the chosen patch")
+    cosines = draw_cosines(similarity, axes[1], "similar to", photo.shape[1:])
+    _, weights = draw_over(photo, attention, axes[2], "attends to (one head)", top=STRONG)
+    for ax in axes[:2]:
+        frame_patch(ax, place)
+    frame_patch(axes[2], place, color=style.QUERY)
+    color_bar(cosines, axes[1], "cosine similarity", location="bottom")
+    color_bar(weights, axes[2], "weight", extend="max", location="bottom")
+    return Picture(
+        fig,
+        "A photo with a framed patch, the tokens similar to its own, and what one head attends to.",
+    )
+
+
+def draw_spread(scores_of: Mapping[int, Tensor]) -> Picture:
+    """Draw how the spread of random scores and the largest weight depend on the width.
+
+    scores_of: {d: (queries, keys)}, dot products that are not divided
+    """
+    widths = list(scores_of)
+    fig, (left, right) = style.new_figure(9, 3.1, ncols=2)
+    style.title_figure(fig, "Without the division, wide vectors leave a single winner")
+    for name, color, line, divide in (
+        ("not divided", style.SERIES[2], "o--", False),
+        ("divided by √d", style.SERIES[0], "o-", True),
+    ):
+        scores = [scores / d**0.5 if divide else scores for d, scores in scores_of.items()]
+        spread = [each.std().item() for each in scores]
+        largest = [each.softmax(dim=-1).amax(dim=-1).mean().item() for each in scores]
+        left.plot(widths, spread, line, color=color)
+        right.plot(widths, largest, line, color=color)
+        for ax, values in ((left, spread), (right, largest)):
+            text = ax.annotate(name, (widths[-2], values[-2]), (-6, 8), textcoords="offset points")
+            text.set(ha="right", fontsize=style.TEXT_SIZE, color=color)
+    style.style_axes(left, "The scores spread out", "width d", "standard deviation of scores")
+    style.style_axes(right, "One weight nears 1", "width d", "largest of 17 weights, mean")
+    left.set(xscale="log", yscale="log", yticks=[1, 4, 16], yticklabels=["1", "4", "16"])
+    right.set(xscale="log", ylim=(0, 1.05))
+    for ax in (left, right):
+        ax.set_xticks(widths, [str(d) for d in widths])
+        ax.minorticks_off()
+    return Picture(
+        fig,
+        "The spread of random scores and the largest weight against the width, with and without "
+        "the division.",
+        f"Not divided, the standard deviation of random scores grows to {widths[-1] ** 0.5:.0f} at d "
+        f"= {widths[-1]} and the largest weight nears 1; divided by √d, both lines are flat.",
     )
 
 
@@ -62,6 +169,37 @@ def most_alike(maps: Mapping[str, Tensor]) -> tuple[str, str, float]:
     first, second = max(pairs, key=lambda pair: correlations[pair].item())
     names = list(maps)
     return names[first], names[second], correlations[first, second].item()
+
+
+def resize_photo(photo: Tensor, size: tuple[int, int] = (420, 630)) -> Tensor:
+    """A photo with as many pixels as the stored features belong to: (C, H, W) -> (C, 420, 630)"""
+    return F.interpolate(photo[None], size=size, mode="bilinear", antialias=True)[0].clamp(0, 1)
+
+
+def draw_cosines(heat: Tensor, ax: Axes, title: str | None, size: tuple[int, ...]) -> AxesImage:
+    """Draw a map of cosines, (rows, columns), over the area of an image of this size in pixels."""
+    style.hide_axes(ax, title)
+    extent = (-0.5, size[1] - 0.5, size[0] - 0.5, -0.5)
+    return ax.imshow(
+        heat, cmap=style.SIGNED, vmin=-1, vmax=1, extent=extent, interpolation="nearest"
+    )
+
+
+def frame_patch(
+    ax: Axes,
+    place: tuple[int, int],
+    patch_size: int = 14,
+    name: str | None = None,
+    color: str = style.TEXT,
+) -> None:
+    """Frame a patch, given by its row and column, a little larger than it is, and name it."""
+    top, left = (patch_size * number for number in place)
+    side = patch_size + 12
+    draw_box(ax, (left - 6, top - 6, side, side), color, linewidth=2, path_effects=style.HALO)
+    if name:
+        options = {"fontsize": style.TEXT_SIZE, "color": style.TEXT, "va": "center"}
+        text = ax.text(left + side, top + patch_size / 2, f" {name}", **options)
+        text.set_path_effects(style.HALO)
 
 
 def draw_saturation(scaling: pd.DataFrame) -> Picture:
@@ -215,13 +353,13 @@ def draw_head_rows(right: Tensor, wrong: Tensor) -> Picture:
 
     right, wrong: (T, d), each entry is the number of the token that it comes from
     """
-    fig, axes = style.new_figure(9, 2.8, ncols=2)
+    fig, axes = style.new_figure(7, 2.6, ncols=2)
     tokens = " and ".join(str(int(token)) for token in wrong.unique())
     titles = ("unflatten, transpose: row t is token t", f"view: only tokens {tokens}")
     for ax, table, title in zip(axes, (right, wrong), titles, strict=True):
         draw_cells(ax, table, (-1, 14), title, "component of head 1", "row of head 1")
         for (t, c), token in enumerate_cells(table):
-            write_cell(ax, c + 0.5, t + 0.5, f"token {int(token)}", "black")
+            write_cell(ax, c + 0.5, t + 0.5, str(int(token)), "black")
     rows = [", ".join(str(int(token)) for token in table[:, 0]) for table in (right, wrong)]
     return Picture(
         fig,

@@ -1,20 +1,32 @@
 """Notebook 00: the whole model with the numbers of a real forward pass; cuts; heads."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
+import torch.nn.functional as F
 from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
-from matplotlib.patches import FancyBboxPatch, Polygon, Rectangle
+from matplotlib.patches import FancyBboxPatch, Polygon
 from torch import Tensor
 
 from vit_helpers.plots import style
 from vit_helpers.plots.canvas import arrow, write
-from vit_helpers.plots.images import draw_box, draw_grid, draw_image, draw_squares, square_key
+from vit_helpers.plots.figure import Picture
+from vit_helpers.plots.images import (
+    draw_bars,
+    draw_box,
+    draw_grid,
+    draw_image,
+    draw_image_grid,
+    draw_squares,
+    mark_wrong,
+    square_key,
+)
 
 WIDTH, HEIGHT = 9.0, 4.85  # of the picture of the model, in inches, like every length in it
 TOP, TALL = 1.12, 2.72  # where the row of pictures starts below the upper edge, and how tall it is
@@ -102,6 +114,134 @@ def draw_model(
     for name, text in (notes or {}).items():
         point_at(fig, name, text, largest(stages.probabilities), len(stages.probabilities))
     return fig
+
+
+def draw_digits(images: Tensor) -> Picture:
+    """Draw digits twice: enlarged and smoothed, as people can read them, and as their pixels.
+
+    images: (n, 1, H, W), from 0 to 1
+    """
+    fig, axes = style.new_figure(9, 2.75, nrows=2, ncols=len(images))
+    style.title_figure(fig, "What you see, and what the model gets")
+    for image, (upper, lower) in zip(images, axes.T, strict=True):
+        draw_image(smooth(image), upper)
+        draw_image(image, lower)
+    return Picture(
+        fig,
+        "Handwritten digits in two rows: smoothed above, as coarse gray pixels below.",
+        f"{len(images)} handwritten digits, smoothed in the upper row and easy to read; in the lower "
+        f"row the same digits as {images.shape[2]} x {images.shape[3]} gray squares.",
+    )
+
+
+def smooth(image: Tensor, side: int = 96) -> Tensor:
+    """An image enlarged for people to look at: (C, H, W) -> (C, side, side)"""
+    large = F.interpolate(image[None], size=side, mode="bicubic", align_corners=False)
+    return large[0].clamp(0, 1)
+
+
+def draw_pass(stages: Pass, patch_size: int, title: str) -> Picture:
+    """Draw one image on its way through a ViT, with the shape at every stage.
+
+    title: what is to be seen; a stage is pointed at where its numbers are all equal or one stands out
+    """
+    names = [str(k) for k in range(len(stages.probabilities))]
+    best = largest(stages.probabilities)
+    if best is None:
+        notes = {"tokens": "starts at 0", "blocks": "random weights", "classes": "all equal"}
+    else:
+        answer = f"{names[best]} gets\n{stages.probabilities[best]:.2f}"
+        notes = {"tokens": "has learned\nnumbers", "blocks": "learned weights", "classes": answer}
+    fig = draw_model(stages, patch_size, names, title, notes)
+    return Picture(
+        fig,
+        "A digit on its way through a ViT: patches, tokens, attention, features, bars of the classes.",
+        f"A digit is cut into {len(stages.patches)} patches, which become {len(stages.tokens)} tokens "
+        f"with the class token. After {len(stages.weights)} blocks there are ten bars: "
+        + ("all are equal." if best is None else f"that of {names[best]} is the longest."),
+    )
+
+
+def draw_history(history: Sequence[Any]) -> Picture:
+    """Draw loss and accuracy of training and validation against the epoch: what `fit` returns."""
+    last = history[-1].validation
+    fig, (left, right) = style.new_figure(9, 3.1, ncols=2)
+    style.title_figure(fig, f"Validation accuracy ends at {last.accuracy:.3f}")
+    draw_measure(left, history, "loss", "loss (nats)")
+    draw_measure(right, history, "accuracy", "accuracy (fraction of images)")
+    left.axhline(math.log(10), color=style.LINE, linewidth=1)
+    options = {"ha": "right", "va": "top", "fontsize": style.TEXT_SIZE}
+    left.text(history[-1].number, math.log(10), "ln 10", **options)
+    left.legend(fontsize=style.TEXT_SIZE, frameon=False, loc="center right")
+    return Picture(
+        fig,
+        "Loss and accuracy of training and validation against the epoch.",
+        f"The loss begins near ln 10 and falls. At the end, the validation loss is "
+        f"{last.loss:.2f} and the validation accuracy {last.accuracy:.3f}.",
+    )
+
+
+def draw_measure(ax: Axes, history: Sequence[Any], name: str, unit: str) -> None:
+    """Draw "loss" or "accuracy" of training (dashed) and validation, one point an epoch."""
+    epochs = [epoch.number for epoch in history]
+    training = [getattr(epoch.train, name) for epoch in history]
+    validation = [getattr(epoch.validation, name) for epoch in history]
+    ax.plot(epochs, training, "--", color=style.SERIES[2], label="training")
+    ax.plot(epochs, validation, color=style.SERIES[0], label="validation")
+    style.style_axes(ax, None, "epoch", unit)
+
+
+def draw_hardest(images: Tensor, logits: Tensor, labels: Tensor, count: int = 8) -> Picture:
+    """Draw the images to whose label a model gave the lowest probability, the hardest first.
+
+    images: (n, 1, H, W), from 0 to 1;  logits: (n, K);  labels: (n,)
+    """
+    of_label = logits.softmax(dim=1).gather(1, labels[:, None])[:, 0]
+    rows = of_label.argsort()[:count]
+    answers = logits.argmax(dim=1)
+    titles = [f"a {labels[i]}: {answers[i]}\n{of_label[i]:.2f}" for i in rows]
+    wrong = [bool(answers[i] != labels[i]) for i in rows]
+    fig = draw_image_grid([smooth(images[i]) for i in rows], titles)
+    mark_wrong(fig, wrong)
+    fig.set_figheight(fig.get_figheight() + 0.4)  # for a title above all of them
+    style.title_figure(
+        fig, "The hardest digits: label, the model's answer, the label's probability"
+    )
+    return Picture(
+        fig,
+        "The test digits that were hardest for the model, with label, answer and probability.",
+        f"{count} smoothed test digits. {sum(wrong)} of them are framed and crossed, because the "
+        "model's answer is not their label.",
+    )
+
+
+def draw_photo(
+    photo: Tensor, reduced: Tensor, patch_size: int, classes: Sequence[tuple[str, float]]
+) -> Picture:
+    """Draw a photo, the patches that a model gets of it, and the probabilities of the classes.
+
+    photo  : (3, H, W), from 0 to 1;  reduced: (3, S, S), the square in its middle
+    classes: pairs of name and probability, the most probable first
+    """
+    fig, (left, middle, right) = style.new_figure(9, 2.9, ncols=3, width_ratios=[1.5, 1, 1.2])
+    names, probabilities = zip(*classes, strict=True)
+    style.title_figure(fig, f"The most probable class is {names[0]}")
+    draw_image(photo, left, "the framed square is used").set_anchor("N")
+    H, W = photo.shape[1:]
+    side = min(H, W)
+    box = ((W - side) / 2, (H - side) / 2 + 1, side, side - 3)
+    draw_box(left, box, "white", linewidth=3)
+    count = (reduced.shape[1] // patch_size) ** 2
+    title = f"{count} patches of {patch_size} x {patch_size}"
+    size = (reduced.shape[1], reduced.shape[2])
+    draw_grid(draw_image(reduced, middle, title), size, patch_size).set_anchor("N")
+    draw_bars(probabilities, names, right, "probability", chosen=0)
+    return Picture(
+        fig,
+        "A photo of a cat, the patches that the model gets, and a bar for each class.",
+        f"A photo of a cat with a frame around its middle, this square cut into {count} patches, and a "
+        f"bar for each of {len(names)} classes, of which {names[0]} has the longest.",
+    )
 
 
 def axes(fig: Figure, name: str, top: float, tall: float) -> Axes:
@@ -309,42 +449,9 @@ def connect(fig: Figure, left: float, right: float, height: float, text: str = "
     write(fig, middle, height + 0.03, text, va="baseline", fontsize=style.TEXT_SIZE - 1)
 
 
-def draw_cuts(image: Tensor, owner: Tensor, ax: Axes, title: str, chosen: int) -> Axes:
-    """Draw the borders between the pieces that an image is cut into, and their numbers.
-
-    image : (C, H, W), from 0 to 1;  owner: (H, W), the number of the piece of each pixel
-    chosen: a piece to tint
-    """
-    draw_image(0.6 + 0.4 * image.mean(dim=0, keepdim=True), ax, title)
-    H, W = owner.shape
-    for y, x in (owner == chosen).nonzero().tolist():
-        ax.add_patch(
-            Rectangle((x - 0.5, y - 0.5), 1, 1, color=style.PATCH, alpha=0.65, linewidth=0)
-        )
-    for y in range(H):
-        for x in range(W):
-            if x and owner[y, x] != owner[y, x - 1]:
-                ax.plot([x - 0.5, x - 0.5], [y - 0.5, y + 0.5], color=style.TEXT, linewidth=1.5)
-            if y and owner[y, x] != owner[y - 1, x]:
-                ax.plot([x - 0.5, x + 0.5], [y - 0.5, y - 0.5], color=style.TEXT, linewidth=1.5)
-    for number in owner.unique().tolist():
-        y, x = (owner == number).nonzero().float().mean(dim=0).tolist()
-        ax.text(
-            x,
-            y,
-            f"{number:.0f}",
-            ha="center",
-            va="center",
-            fontsize=style.TEXT_SIZE,
-            color=style.TEXT,
-        )
-    draw_box(ax, (-0.5, -0.5, W, H), style.TEXT, linewidth=1.5)
-    return ax
-
-
 def draw_heads(
-    image: Tensor, rows: Mapping[str, Tensor], grid: tuple[int, int], title: str, top: float = 1
-) -> Figure:
+    image: Tensor, rows: Mapping[str, Tensor], grid: tuple[int, int], top: float = 1
+) -> Picture:
     """Draw the class token's weights in each head as squares, one row for each model.
 
     rows: {name of the model: (h, T) weights, token 0 is the class token}
@@ -376,6 +483,13 @@ def draw_heads(
             weight="bold",
         )
     fig.get_layout_engine().set(h_pad=0.1)  # inches, so that the title stands apart from the panels
-    style.title_figure(fig, title, x=0.01)
+    maxima = torch.stack([weights[:, 1:].amax(dim=1) for weights in rows.values()])
+    change = maxima.amax(dim=0) - maxima.amin(dim=0)
+    style.title_figure(fig, f"Training changed head {change.argmax() + 1} most", x=0.01)
     square_key(fig, top)
-    return fig
+    return Picture(
+        fig,
+        "A digit with squares on its patches, whose area is the weight that the class token gives.",
+        f"A digit with squares on its patches for {h} heads, in rows for {' and '.join(rows)} models; "
+        f"the largest weight on a patch is {maxima.max():.2f}.",
+    )

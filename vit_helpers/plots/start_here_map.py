@@ -129,6 +129,12 @@ PICTURE: tuple[
         (0.9, (0.5, 0.6, 0.31)),
     ),
 )
+NOTEBOOKS = (
+    (148, "notebook 01"),
+    (340, "notebook 02"),
+    (511, "notebooks 03, 04"),
+    (732, "notebook 05"),
+)
 SCORES = (
     (2, 0, 1, 3, 1),
     (1, 4, 3, 2, 0),
@@ -251,6 +257,23 @@ def draw_overview(here: str | None = None) -> Picture:
     return Picture(fig, f"A map of the Vision Transformer at four depths{SUBJECTS[here]}.")
 
 
+def draw_lane() -> Picture:
+    """Draw the model alone, from the image to the classes, with the notebook that builds each part."""
+    fig = style.blank_figure(WIDTH / 100, 2.15)
+    ax = fig.add_axes((0, 0, 1, 1))
+    ax.set(xlim=(0, WIDTH), ylim=(225, 440))
+    ax.set_axis_off()
+    canvas = _Canvas(ax, TOP_ROW)
+    draw_layers(canvas, TOP_ROW)
+    draw_image_and_tokens(canvas)
+    for x, text in NOTEBOOKS:
+        canvas.text("notebooks", x, 240, text, weight="bold", color=style.TEXT)
+    return Picture(
+        fig,
+        "The stages of a Vision Transformer from image to classes, each with the notebook about it.",
+    )
+
+
 def draw_insets(canvas: _Canvas) -> None:
     """Draw the frames of the insets, the wedges from what they enlarge, and all titles."""
     for part, ((x, y, width, height), source) in INSETS.items():
@@ -271,14 +294,17 @@ def draw_insets(canvas: _Canvas) -> None:
         canvas.text(part, *corner, notebooks, ha="left")
 
 
-def draw_layers(canvas: _Canvas) -> None:
-    """Draw what the tables above list: boxes, arrows, names and shapes."""
+def draw_layers(canvas: _Canvas, parts: frozenset[str] | None = None) -> None:
+    """Draw what the tables above list, of these parts or of all: boxes, arrows, names, shapes."""
     for box in BOXES:
-        canvas.box(*box)
+        if parts is None or box[0] in parts:
+            canvas.box(*box)
     for part, *points in ARROWS:
-        canvas.path(part, *points)
+        if parts is None or part in parts:
+            canvas.path(part, *points)
     for name in NAMES:
-        canvas.text(*name)
+        if parts is None or name[0] in parts:
+            canvas.text(*name)
 
 
 def draw_image_and_tokens(canvas: _Canvas) -> None:

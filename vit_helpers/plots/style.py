@@ -136,7 +136,7 @@ def encode(fig: Figure) -> Encoded:
     plain = drawn(fig, "png")
     warn_of_overflow(fig)
     if count_colors(plain) > PHOTO:
-        return Encoded("jpeg", drawn(fig, "jpeg", pil_kwargs={"quality": 85}), width)
+        return Encoded("jpeg", drawn(fig, "jpeg", pil_kwargs={"quality": 75}), width)
     return Encoded("png", with_palette(plain), width)
 
 

