@@ -1,4 +1,4 @@
-"""What a ViT costs, from its config alone: parameters, multiply-adds and memory, component by component.
+"""What a ViT costs, from its config alone: parameters, multiply-adds and memory, by component.
 
 A multiply-add is one product and one sum; torch counts it as two FLOPs. Norms, softmax, GELU and
 additions are left out: they use each number a few times, the matrix products below many times.
