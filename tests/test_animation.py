@@ -1,4 +1,4 @@
-"""The animation of the README: what it draws are the numbers it is given, and those are the model's."""
+"""The animation of the README: it draws the numbers it is given, and those are the model's."""
 
 import math
 from itertools import pairwise
@@ -75,7 +75,7 @@ def stored():
 
 
 def orange(picture, y, left=0, right=WIDTH):
-    """How many pixels of a line across a picture have the class token's color, at the edges of a line at least half"""
+    """Count the pixels of a line that have the class token's color, at edges at least half."""
     row = np.asarray(picture, int)[y, left:right]
     return int((np.abs(row - ORANGE).max(axis=-1) < 128).sum())
 
@@ -252,7 +252,7 @@ def test_the_stored_file_shows_the_models_numbers(real, stored):
 
 
 def test_nothing_flashes(stored):
-    """From one picture to the next, less than a quarter changes its brightness by a tenth or more (WCAG 2.3.1)"""
+    """Less than a quarter changes its brightness by a tenth or more at once (WCAG 2.3.1)."""
     for (before, _), (after, _) in pairwise(stored[0]):
         changed = (
             np.abs(np.asarray(before.convert("L"), int) - np.asarray(after.convert("L"), int)) > 25

@@ -1,4 +1,7 @@
-"""The book and the slides as they are read: links, search, folded solutions, narrow and dark pages; and what is refused."""
+"""The book and the slides as they are read.
+
+Links, search, folded solutions, narrow and dark pages; and what is refused.
+"""
 
 import http.server
 import os
@@ -170,10 +173,8 @@ def test_the_theme_leads_through_the_series_in_its_order(site):
 
 def test_a_further_page_stands_under_its_core_page_in_the_table_of_contents(site):
     sidebar = (site / "readme.html").read_text(encoding="utf-8").partition("bd-sidebar-primary")[2]
-    listed = re.findall(
-        r'<li class="toctree-l1"><a[^>]* href="(notebooks/(?:further/)?\d\d_\w+)\.html">\s*([^<]+?)\s*</a>',
-        sidebar,
-    )
+    entry = r'<li class="toctree-l1"><a[^>]* href="(notebooks/(?:further/)?\d\d_\w+)\.html">'
+    listed = re.findall(rf"{entry}\s*([^<]+?)\s*</a>", sidebar)
     assert [name for name, _ in listed[: len(IN_ORDER)]] == [page_name(path) for path in IN_ORDER]
     names = dict(listed)
     for path in further_pages():
@@ -217,7 +218,9 @@ def typeset(page):
     """Wait until all mathematics of the page stands, and count it"""
     page.wait_for_function("!window.MathJax || (MathJax.startup && MathJax.startup.promise)")
     return page.evaluate(
-        "window.MathJax ? MathJax.startup.promise.then(() => document.querySelectorAll('mjx-container').length) : 0"
+        """window.MathJax
+        ? MathJax.startup.promise.then(() => document.querySelectorAll('mjx-container').length)
+        : 0"""
     )
 
 
@@ -336,7 +339,8 @@ def test_a_widget_replaces_its_picture_and_works_without_a_kernel(site, chromium
 UNFOLD = """async () => {
     document.querySelectorAll('details').forEach(folded => folded.open = true);
     await new Promise(next => requestAnimationFrame(() => requestAnimationFrame(next)));
-    await Promise.all(document.getAnimations().map(one => one.finished));  // what is folded fades in
+    // what is folded fades in
+    await Promise.all(document.getAnimations().map(one => one.finished));
 }"""
 
 
@@ -426,8 +430,11 @@ def small(tmp_path):
     )
     (root / "LICENSE").write_text("as you like\n")
     (root / "README.md").write_text(
-        "# Small\n\n[![a badge](https://colab.research.google.com/badge.svg)](https://colab.research.google.com/)\n\n"
-        "[01 patches](notebooks/01_patches.ipynb), [line 3](vit_helpers/patches.py#L3), [licence](LICENSE)\n"
+        "# Small\n\n"
+        "[![a badge](https://colab.research.google.com/badge.svg)]"
+        "(https://colab.research.google.com/)\n\n"
+        "[01 patches](notebooks/01_patches.ipynb), [line 3](vit_helpers/patches.py#L3), "
+        "[licence](LICENSE)\n"
     )
     return root
 

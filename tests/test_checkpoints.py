@@ -41,10 +41,8 @@ def test_a_checkpoint_cut_short_is_refused_and_the_one_before_is_there(tmp_path)
     whole = path.read_bytes()
     for length in (0, 10, len(whole) // 2, len(whole) - 1):
         path.write_bytes(whole[:length])
-        with pytest.raises(
-            ValueError,
-            match=r"truncated or damaged; the one before it is .*\.previous: rename it to checkpoint.pt",
-        ):
+        before = r"the one before it is .*\.previous: rename it to checkpoint.pt"
+        with pytest.raises(ValueError, match=f"truncated or damaged; {before}"):
             load_checkpoint(path)
     assert len(load_checkpoint(path.with_name(path.name + ".previous"))["history"]) == 2
     path.unlink()

@@ -1,4 +1,4 @@
-"""A course for nbgrader, from the source to the marks: what students are given, and what their answers get."""
+"""A course for nbgrader, from the source to the marks: what students get, for which answers."""
 
 import ast
 import contextlib
@@ -113,7 +113,10 @@ def test_an_interrupted_answer_gets_no_share():
 
 @pytest.fixture(scope="module")
 def python(tmp_path_factory):
-    """Runs Python with words, in a folder, as where the environment is activated, Jupyter's folders away from the user's"""
+    """Run Python with words, in a folder, as where the environment is activated.
+
+    Jupyter's folders are not the user's.
+    """
     home = tmp_path_factory.mktemp("home")
     names = (
         "JUPYTER_CONFIG_DIR",
@@ -139,9 +142,10 @@ def python(tmp_path_factory):
 
 
 def release_all(folder):
-    """Release every assignment of a course; the marks of its solutions and of its stubs, without a kernel
+    """Release every assignment of a course; mark its solutions and its stubs, without a kernel.
 
-    This file, run by itself, does it: nbgrader and torch are loaded once, in a process of their own.
+    This file, run by itself, does it: nbgrader and torch are loaded once, in a process of their
+    own.
     """
     from nbgrader.apps import NbGraderAPI
     from nbgrader.nbgraderformat import MetadataValidator
@@ -208,8 +212,11 @@ def asked(name):
 @every
 def test_every_solution_gets_all_points_and_every_stub_none(course, name):
     folder, found, _ = course
-    points = {key: cell.metadata.nbgrader.points for key, cell in graded(read(book(folder, "source", name))).items()
-              if cell.metadata.nbgrader.grade}  # fmt: skip
+    points = {
+        key: cell.metadata.nbgrader.points
+        for key, cell in graded(read(book(folder, "source", name))).items()
+        if cell.metadata.nbgrader.grade
+    }
     assert found[name] == [points, dict.fromkeys(points, 0)]
 
 
@@ -361,13 +368,17 @@ def hand_in(folder, student, notebook):
 
 
 def cheat(notebook, right):
-    """Everything a student may try without touching nbgrader; the answer in a deleted cell's exercise is right"""
+    """Try everything that a student may try without touching nbgrader.
+
+    The answer in a deleted cell's exercise is right.
+    """
     cells = graded(notebook)
     answer(
         notebook,
         num_patches="from vit_helpers.checks import patches\n"
         "from vit_helpers.checks.engine import report\n\n"
-        "patches.check_num_patches = report.run_check = report.try_idea = report.share = lambda *a: 1\n"
+        "patches.check_num_patches = report.run_check = lambda *a: 1\n"
+        "report.try_idea = report.share = lambda *a: 1\n"
         "check_num_patches = _check = _share = print = num_patches = lambda *a: True",
         to_linear=right["to_linear"],
     )
@@ -393,7 +404,7 @@ EXPECTED = {  # num_patches, patchify, unpatchify, to_linear, fixed
 
 @pytest.fixture(scope="module")
 def marked(tmp_path_factory, python):
-    """A course of one notebook in which a class has handed in, after nbgrader has marked it; and what nbgrader said"""
+    """A course of one notebook that a class has handed in and nbgrader marked, and its output."""
     folder = tmp_path_factory.mktemp("one") / "course"
     assert run_tool(classroom, [str(folder), ONE]) == 0
     with (folder / classroom.CONFIG).open(

@@ -1,4 +1,4 @@
-"""The model of the live page: how ink becomes pixels, what it was trained and tested with, and how well it reads."""
+"""The model of the live page: how ink becomes pixels, its training and test, how well it reads."""
 
 import ast
 import hashlib
@@ -30,7 +30,10 @@ FROZEN = "4f3a1cc6e699633579ac926e406995dc46bba4b2ef5c894fce4fc02682a2d5e0"
 
 
 def reduce_by_counting(ink, size):
-    """The same rule without fractions: every pixel becomes so many equal ones that each cell has a whole number of them"""
+    """Reduce by the same rule without fractions.
+
+    Every pixel becomes so many equal ones that each cell has a whole number of them.
+    """
     rows, columns = (np.flatnonzero((ink > 0.1).any(axis)) for axis in (1, 0))
     top, bottom, left, right = rows[0], rows[-1] + 1, columns[0], columns[-1] + 1
     side = max(bottom - top, right - left)
@@ -99,12 +102,15 @@ def test_what_is_no_drawing_is_refused(ink, error, says):
 
 
 def test_the_test_strokes_are_those_that_were_frozen():
-    """They were written before the training strokes. If they must change, no stored result holds any longer."""
+    """They were written before the training strokes; a change would void every stored result."""
     assert hashlib.sha256(Path(strokes_frozen.__file__).read_bytes()).hexdigest() == FROZEN
 
 
 def functions(module):
-    """The functions of a module by their code, whatever their names, docstrings and the names of their arguments"""
+    """Give the functions of a module by their code.
+
+    Names, docstrings and the names of arguments do not count.
+    """
     for node in ast.walk(ast.parse(inspect.getsource(module))):
         if isinstance(node, ast.FunctionDef):
             yield ast.unparse(
@@ -226,7 +232,8 @@ def test_the_file_fits_the_page(stored):
     path = OURS / "drawn.safetensors"
     assert path.stat().st_size * 4 / 3 < 600_000  # as text in the page, which has 900 kB
     with safe_open(path, "pt") as file:
-        assert {str(file.get_tensor(key).dtype) for key in file.keys()} == {"torch.float16"}  # noqa: SIM118  it is no dict
+        names = file.keys()
+        assert {str(file.get_tensor(key).dtype) for key in names} == {"torch.float16"}
         assert json.loads(file.metadata()["class_names"]) == list("0123456789")
     config = stored.model.config
     assert (config.image_size, config.patch_size, config.num_tokens) == ((16, 16), 4, 17)
@@ -267,7 +274,7 @@ def test_training_images_are_digits_and_scribbles_without_an_answer():
 
 
 def figures(rows, **which):
-    """Mean and standard deviation over the seeds of the accuracy, as the page of results writes them"""
+    """Mean and standard deviation of the accuracy over the seeds, as in the page of results."""
     for name, value in which.items():
         rows = rows[rows[name] == value]
     seeds = [mean(group) for _, group in rows.groupby("seed")]

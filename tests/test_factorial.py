@@ -21,7 +21,10 @@ def columns(factors, generators):
     ("factors", "generators", "resolution"), [(3, ["C=AB"], 3), (4, ["D=ABC"], 4), (8, EIGHT, 4)]
 )
 def test_a_design_is_balanced_and_has_its_resolution(factors, generators, resolution):
-    """Resolution IV (Box, Hunter and Hunter): no main effect is confounded with another or with an interaction of two"""
+    """Resolution IV: no main effect is confounded with another, or an interaction of two.
+
+    Source: Box, Hunter and Hunter.
+    """
     runs = columns(factors, generators)
     assert len(runs) == 2 ** (factors - len(generators)) == len(np.unique(runs, axis=0))
     assert (runs.T @ runs == len(runs) * np.eye(factors)).all() and not runs.sum(0).any()

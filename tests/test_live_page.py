@@ -1,4 +1,7 @@
-"""The live page as a visitor meets it in Chromium: drawing, stages, switches, the tour, and ways of reading it."""
+"""The live page as a visitor meets it in Chromium.
+
+Drawing, stages, switches, the tour, and ways of reading it.
+"""
 
 import re
 
@@ -19,17 +22,22 @@ PHONE, ZOOMED = (
     {"width": 640, "height": 450},
 )  # at 200 %, 1280 x 900 has half of the pixels
 BUGS = {
-    "positions": False, "shufflePatches": True, "bareReshape": True, "scaling": False, "softmaxAxis": "queries",
+    "positions": False,
+    "shufflePatches": True,
+    "bareReshape": True,
+    "scaling": False,
+    "softmaxAxis": "queries",
     "untrained": True,
-}  # fmt: skip
+}
 INK = """() => { // what is on the canvas, as window.vit.read takes it
   const canvas = document.getElementById("canvas"), {width, height} = canvas
   const {data} = canvas.getContext("2d").getImageData(0, 0, width, height)
-  return vit.read(Array.from({length: width * height}, (_, i) => data[4 * i + 3] / 255), width, height)
+  const ink = Array.from({length: width * height}, (_, i) => data[4 * i + 3] / 255)
+  return vit.read(ink, width, height)
 }"""
 
-NAME = """(({id, className, dataset, textContent}) => id || className || dataset.switch || textContent)(
-  document.activeElement)"""
+NAME = """(({id, className, dataset, textContent}) =>
+  id || className || dataset.switch || textContent)(document.activeElement)"""
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +98,7 @@ def press(page, keys):
 
 
 def shows(page, read):
-    """Assert that the answer, its bars and the table of logits show what `window.vit.read` returned."""
+    """Assert that answer, bars and table of logits show what `window.vit.read` returned."""
     digit, percentage = re.fullmatch(
         r"I read an? (\d), (?:>|<)?(\d+)%.*", page.inner_text("#said")
     ).groups()
@@ -511,9 +519,8 @@ def test_axe_finds_nothing_serious(chromium, address, scheme):
         page.goto(address)
         settle(page)
         assert accessibility(page) == []
-        page.evaluate(
-            "vit.set({positions: false, heads: [[false,true,true,true],...Array(3).fill(Array(4).fill(true))]})"
-        )
+        heads = "[[false,true,true,true],...Array(3).fill(Array(4).fill(true))]"
+        page.evaluate(f"vit.set({{positions: false, heads: {heads}}})")
         page.click("#token-list [data-token='6']")
         page.click("#start-tour")
         page.click("#tour-next")
@@ -576,7 +583,9 @@ def test_every_control_can_be_reached_with_the_keyboard(opened):
 
 
 def test_no_animation_where_motion_is_unwanted(opened):
-    animated = "[...document.querySelectorAll('*')].filter(e => getComputedStyle(e).transitionDuration !== '0s').length"
+    animated = """[...document.querySelectorAll('*')].filter(
+        e => getComputedStyle(e).transitionDuration !== '0s'
+    ).length"""
     opened.click("#samples button >> nth=2")
     opened.wait_for_timeout(60)
     first = opened.evaluate(INK)["pixels"]

@@ -1,4 +1,4 @@
-"""Muon: orthogonal steps, equal to torch's to the precision of its bfloat16, and AdamW for everything else."""
+"""Muon: orthogonal steps, torch's to the precision of its bfloat16, and AdamW for the rest."""
 
 import copy
 import pickle

@@ -1,4 +1,4 @@
-"""The tool `norm_placement`: its variants of the block, its rows, and that the stored ones can be measured again."""
+"""The tool `norm_placement`: its variants of the block, its rows, the stored ones again."""
 
 import pandas as pd
 import pytest

@@ -1,4 +1,7 @@
-"""The look for readers who see few colors, and in a gray print: colors stay apart, and no figure rests on them alone."""
+"""The look for readers who see few colors, and in a gray print.
+
+Colors stay apart, and no figure rests on them alone.
+"""
 
 import warnings
 from itertools import combinations
@@ -34,7 +37,8 @@ SIGHTS = (
     "protanomaly",
     "tritanomaly",
 )  # the last three at their full strength
-APART = 10  # in CAM02-UCS, where 1 is about the least difference that is seen with two patches side by side
+# in CAM02-UCS, where 1 is about the least difference that is seen with two patches side by side
+APART = 10
 NEAR = {
     ("VALUE", "LINE"),
     ("POSITION", "LINE"),
@@ -42,7 +46,10 @@ NEAR = {
 
 
 def seen(colors, sight):
-    """Colors as someone sees them who lacks one kind of cone (Machado, Oliveira and Fernandes, 2009)"""
+    """Colors as someone sees them who lacks one kind of cone.
+
+    Source: Machado, Oliveira and Fernandes, 2009.
+    """
     if sight == "all colors":
         return np.asarray(colors)
     return np.clip(
@@ -235,7 +242,7 @@ def test_no_two_names_differ_by_color_alone(name):
 
 
 def ground(text):
-    """The color beneath a text: its own box, the picture that it stands on, or the white of the page"""
+    """The color beneath a text: its own box, the picture that it stands on, or the page's white."""
     if text.get_bbox_patch():
         return text.get_bbox_patch().get_facecolor()
     if text.axes and text.axes.images and text in text.axes.texts:

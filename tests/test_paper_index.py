@@ -1,4 +1,4 @@
-"""The paper index: the stored page is what the command writes, and every link on it leads to what it names."""
+"""The paper index: the page is what the command writes, and every link leads to what it names."""
 
 import copy
 import re
@@ -35,7 +35,10 @@ def group(title):
 
 
 def numbers(text):
-    """The different numbers of a text in their order, but for those in names: L/16, ImageNet-21k, JFT-300M, appendix B.1"""
+    """The different numbers of a text in their order.
+
+    Those in names do not count: L/16, ImageNet-21k, JFT-300M, appendix B.1.
+    """
     found = re.findall(r"(?<![\w./-])\d[\d,]*(?:\.\d+)?(?:e-\d+)?(?!\w)", text)
     return list(dict.fromkeys(float(number.replace(",", "")) for number in found))
 
@@ -256,7 +259,8 @@ def test_the_command_tells_all_that_is_gone_and_writes_nothing(monkeypatch, tmp_
     assert run_tool(paper_index, []) == 1 and not path.exists()
     said = capsys.readouterr().err
     assert said.startswith(
-        "error: 3 places of source.toml not found\n  Equation 3: the line 'self.mlp(x)' of Block.forward"
+        "error: 3 places of source.toml not found\n"
+        "  Equation 3: the line 'self.mlp(x)' of Block.forward"
     )
     assert (
         "  Equation 6: the test test_four_tokens_on_paper" in said
@@ -269,7 +273,8 @@ def test_the_command_tells_all_that_is_gone_and_writes_nothing(monkeypatch, tmp_
     [
         (
             {"test": []},
-            "Equation 1: say where its code and its test are, or under `missing` why there are none",
+            "Equation 1: say where its code and its test are, "
+            "or under `missing` why there are none",
         ),
         ({"tets": [["test_vit", "test_table_1"]]}, "Equation 1: missing or unknown: tets"),
     ],

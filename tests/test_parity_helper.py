@@ -1,4 +1,4 @@
-"""The helper behind every proof of equality: it touches all parameters, and a wrong model cannot hide behind it."""
+"""The helper behind every proof of equality: it touches all parameters, and no wrong one hides."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Figures of notebook 10: every run is drawn where it belongs, and what is outside the axis has a number."""
+"""Figures of notebook 10: runs drawn where they belong, and numbers for what is off the axis."""
 
 from types import SimpleNamespace
 

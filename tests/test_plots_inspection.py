@@ -178,10 +178,8 @@ def test_the_alt_text_of_one_map_tells_its_largest_weight(image, maps):
     weights = maps[1][0]
     row, col = divmod(weights.argmax().item(), weights.shape[1])
     said = tell_choice(of_block(maps), block=1)
-    assert (
-        f"the largest weight, {weights.max():.2f}, is on the patch in row {row + 1}, column {col + 1}"
-        in said
-    )
+    patch = f"the patch in row {row + 1}, column {col + 1}"
+    assert f"the largest weight, {weights.max():.2f}, is on {patch}" in said
 
 
 def test_a_reading_shows_drawing_pixels_and_a_bar_for_each_class():

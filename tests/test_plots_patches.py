@@ -1,4 +1,7 @@
-"""The pictures of notebook 01: cells are where `patchify` puts their numbers, and no text runs over an edge or another."""
+"""The pictures of notebook 01: cells are where `patchify` puts their numbers.
+
+And no text runs over an edge or another.
+"""
 
 from itertools import chain, combinations, groupby, pairwise
 from pathlib import Path
@@ -171,7 +174,7 @@ def test_the_stored_animation_is_small_opaque_and_what_the_code_draws(stored, tm
 
 
 def test_nothing_in_the_animation_flashes(stored):
-    """From one picture to the next, less than a quarter changes its brightness by a tenth or more (WCAG 2.3.1)"""
+    """Less than a quarter changes its brightness by a tenth or more at once (WCAG 2.3.1)."""
     for (before, _), (after, _) in pairwise(stored[0]):
         changed = (
             np.abs(np.asarray(before.convert("L"), int) - np.asarray(after.convert("L"), int)) > 25

@@ -1,4 +1,4 @@
-"""Figures of notebook 11: bars as long as their amounts, lines through them, areas and tables to scale."""
+"""Figures of notebook 11: bars as long as their amounts, lines through them, tables to scale."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The pictures of notebook 00: the model with its numbers, heads, cuts, mistakes, the loss of a prediction."""
+"""The pictures of notebook 00: the model with its numbers, heads, cuts, mistakes, the loss."""
 
 from itertools import combinations
 

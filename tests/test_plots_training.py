@@ -1,4 +1,4 @@
-"""Figures of notebook 07: runs, counts and paths are drawn as they are, and curves grow in one place."""
+"""Figures of notebook 07: runs, counts and paths as they are, and curves that grow in one place."""
 
 import math
 import sys

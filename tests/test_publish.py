@@ -1,4 +1,7 @@
-"""The repository's public address: in one place, from there wherever it is needed, and gone again without a trace."""
+"""The repository's public address: in one place, from there wherever it is needed.
+
+And gone again without a trace.
+"""
 
 import json
 import re
@@ -108,9 +111,10 @@ def test_the_address_comes_wherever_it_is_needed(repository):
     for path in notebooks(repository):
         where = f"own-er/a.name_2/blob/main/{path.relative_to(repository).as_posix()}"
         first, *rest = cells(path)[0].source.splitlines()
+        kaggle = f"https://kaggle.com/kernels/welcome?src=https://github.com/{where}"
         assert first.endswith(
             f" | [Open in Colab](https://colab.research.google.com/github/{where})"
-            f" | [Open in Kaggle](https://kaggle.com/kernels/welcome?src=https://github.com/{where})"
+            f" | [Open in Kaggle]({kaggle})"
         )
         assert (
             first.startswith("[") and rest[0] == ""
@@ -163,9 +167,10 @@ def test_what_github_allows_is_allowed(words):
 
 @pytest.mark.parametrize(
     "words",
-    ["", "a", "/", "a/", "/b", "a/b/c", "a/b/", "https://github.com/a/b", "github.com/a/b", "git@github.com:a/b", "a b",
-     "a b/c", "a/b c", " a/b", "a/b\n", "-a/b", "a-/b", "a--b/c", "a_b/c", "a.b/c", "../b", "a/.", "a/..", "a/b.git",
-     "a/B.GIT", "a/b.wiki", "ä/b", "a/ä", "\u017f/b", "a/b\"", "a" * 40 + "/b", "a/" + "b" * 101],
+    ["", "a", "/", "a/", "/b", "a/b/c", "a/b/", "https://github.com/a/b", "github.com/a/b",
+     "git@github.com:a/b", "a b", "a b/c", "a/b c", " a/b", "a/b\n", "-a/b", "a-/b", "a--b/c",
+     "a_b/c", "a.b/c", "../b", "a/.", "a/..", "a/b.git", "a/B.GIT", "a/b.wiki", "ä/b", "a/ä",
+     "\u017f/b", "a/b\"", "a" * 40 + "/b", "a/" + "b" * 101],
 )  # fmt: skip
 def test_nonsense_is_refused(words):
     with pytest.raises(ValueError, match="wanted OWNER/NAME") as error:

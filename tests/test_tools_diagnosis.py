@@ -1,4 +1,4 @@
-"""The tool that plants faults: what it draws, that its faults are faults, and what its stored table shows."""
+"""The tool that plants faults: what it draws, that its faults are faults, its stored table."""
 
 import pandas as pd
 import pytest

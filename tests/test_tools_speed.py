@@ -1,4 +1,4 @@
-"""The tool that measures speed-ups: its rows, on any machine, and what it does with a row that cannot run."""
+"""The tool that measures speed-ups: its rows, on any machine, and rows that cannot run."""
 
 import os
 import resource

@@ -130,8 +130,8 @@ def test_one_epoch_by_hand():
     twin.load_state_dict(model.state_dict())
     recipe = Recipe(epochs=1, lr=1e-2, warmup=0.5, label_smoothing=0.2, clip=0.1)
     fit(model, batches(), batches(), recipe, **silent)
-    optimizer = torch.optim.AdamW([{"params": [twin.weight]}, {"params": [twin.bias], "weight_decay": 0}],
-                                  lr=1e-2, weight_decay=recipe.weight_decay)  # fmt: skip
+    groups = [{"params": [twin.weight]}, {"params": [twin.bias], "weight_decay": 0}]
+    optimizer = torch.optim.AdamW(groups, lr=1e-2, weight_decay=recipe.weight_decay)
     for step, (x, y) in enumerate(batches()):
         for group in optimizer.param_groups:
             group["lr"] = (
@@ -279,7 +279,10 @@ def test_decoupled_decay_of_everything_is_torchs():
 
 
 def test_coupled_adam_differs_from_adamw_in_where_the_decay_is_added_alone():
-    """Equal without decay; with it torch.optim.Adam's step of the same matrices, and none for biases and tokens"""
+    """Equal without decay; with it, torch.optim.Adam's step of the same matrices.
+
+    There is none for biases and tokens.
+    """
     models = [Classifier() for _ in range(4)]
     for model in models:
         model.load_state_dict(models[0].state_dict())

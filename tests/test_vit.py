@@ -255,7 +255,10 @@ def swap_norms(model):
 
 
 def fill(value, *ends):
-    """A mistake: parameters whose names end so are not used, a bias of 0 adds nothing and a scale of 1 keeps all."""
+    """Make a mistake: parameters whose names end so are not used.
+
+    A bias of 0 adds nothing, and a scale of 1 keeps all.
+    """
 
     def spoil(model):
         found = [p for name, p in model.named_parameters() if name.endswith(ends)]
@@ -298,7 +301,10 @@ MISTAKES = HIDDEN | {
 
 
 def differences(library, spoil, std):
-    """The largest difference of the logits from a library's, over the largest logit: without a mistake, and with it."""
+    """The largest difference of the logits from a library's, over the largest logit.
+
+    Without a mistake, and with it.
+    """
     make, rename, _ = TWINS[library]
     config = ViTConfig(**TINY, norm_eps=1e-12 if library == "huggingface" else 1e-6)
     torch.manual_seed(0)

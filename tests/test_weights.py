@@ -1,4 +1,4 @@
-"""Trained models by name and from files: the same logits as the library that they come from, and its pictures."""
+"""Trained models by name and from files: the logits of the libraries that they come from."""
 
 import json
 import math
@@ -119,7 +119,8 @@ def rewrite(path, **notes):
     [
         *({"preprocess": text} for text in ("3", "[]", "{}", '{"resize": 8}', "null", "{")),
         *({"preprocess": json.dumps(asdict(GREY) | other)} for other in (
-            {"mean": [0.1] * 3, "std": [0.1] * 3}, {"mean": [], "std": []}, {"mean": ["a"]}, {"crop": "8"}, {"resize": 0})),
+            {"mean": [0.1] * 3, "std": [0.1] * 3}, {"mean": [], "std": []}, {"mean": ["a"]},
+            {"crop": "8"}, {"resize": 0})),
         *({"class_names": text} for text in ("3", "[]", '["a", "b"]', "null")),
     ],
     ids=str,
@@ -239,8 +240,14 @@ def test_no_network_and_wrong_hashes_are_told(monkeypatch, error):
 # Preprocessing of all of torchvision's
 
 
-@pytest.mark.parametrize("name", ["ViT_B_16_Weights.IMAGENET1K_SWAG_E2E_V1", "ViT_L_16_Weights.IMAGENET1K_V1",
-                                  "ViT_H_14_Weights.IMAGENET1K_SWAG_LINEAR_V1"])  # fmt: skip
+@pytest.mark.parametrize(
+    "name",
+    [
+        "ViT_B_16_Weights.IMAGENET1K_SWAG_E2E_V1",
+        "ViT_L_16_Weights.IMAGENET1K_V1",
+        "ViT_H_14_Weights.IMAGENET1K_SWAG_LINEAR_V1",
+    ],
+)
 def test_preprocessing_is_that_of_the_weights(name, picture):
     t = torchvision.models.get_weight(name).transforms()
     mine = Preprocess(t.resize_size[0], (t.crop_size[0],) * 2, t.interpolation.value, t.mean, t.std)
@@ -413,9 +420,15 @@ def test_a_file_that_is_no_npz_is_named(tmp_path):
         load_pretrained(tmp_path / "nobody.npz")
 
 
-@pytest.mark.parametrize("gone", ["embedding/kernel", "Transformer/encoderblock_1/MlpBlock_3/Dense_0/bias",
-                                  "Transformer/encoderblock_0/MultiHeadDotProductAttention_1/query/kernel",
-                                  "Transformer/posembed_input/pos_embedding"])  # fmt: skip
+@pytest.mark.parametrize(
+    "gone",
+    [
+        "embedding/kernel",
+        "Transformer/encoderblock_1/MlpBlock_3/Dense_0/bias",
+        "Transformer/encoderblock_0/MultiHeadDotProductAttention_1/query/kernel",
+        "Transformer/posembed_input/pos_embedding",
+    ],
+)
 def test_an_incomplete_file_is_named(tmp_path, gone):
     arrays = google_arrays()
     del arrays[gone]
