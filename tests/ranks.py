@@ -208,10 +208,11 @@ def run_cases(folder):
         dist.init_process_group(
             "gloo", store=store, rank=me, world_size=count, timeout=timedelta(minutes=5)
         )
+        # how `train` ends
         with (
             mock.patch("torch.distributed.destroy_process_group"),
             mock.patch("os._exit", sys.exit),
-        ):  # how `train` ends
+        ):
             for name, (run, environment) in cases.items():
                 run_case(run, environment, folder / f"{name}.{me}.json")
                 dist.barrier()

@@ -38,9 +38,8 @@ from vit_helpers.pretrained import load_pretrained
 
 STORED = Path(__file__).parents[1] / "images" / "00_start_here" / "reading.gif"
 ORANGE = tuple(bytes.fromhex(style.CLASS_TOKEN[1:]))
-CUT, ROWED, MADE, JOINED, FIRST, SECOND, ANSWERED = range(
-    1, 8
-)  # the moments of a model with two layers
+# the moments of a model with two layers
+CUT, ROWED, MADE, JOINED, FIRST, SECOND, ANSWERED = range(1, 8)
 
 
 @pytest.fixture
@@ -217,9 +216,8 @@ def test_the_numbers_are_the_models(real):
     left, top, width, height = test.boxes[DIGIT].tolist()
     inside = torch.zeros(24, 24)
     inside[top : top + height, left : left + width] = 1
-    covered = (
-        inside.unfold(0, 4, 4).unfold(1, 4, 4).mean(dim=(2, 3)).flatten()
-    )  # the share of each patch
+    # the share of each patch
+    covered = inside.unfold(0, 4, 4).unfold(1, 4, 4).mean(dim=(2, 3)).flatten()
     for weights, share in zip(real.weights, real.fractions, strict=True):
         assert share == pytest.approx((weights[1:] * covered).sum().item(), abs=1e-5)
     assert real.fractions[0] < 0.5 < 0.8 < real.fractions[-1]  # what the animation is there to show
@@ -245,9 +243,8 @@ def test_the_stored_file_shows_the_models_numbers(real, stored):
     for shown, number in ((pictures[0][0], 0), (pictures[-1][0], len(said) - 1)):
         apart = ImageChops.difference(shown.reduce(4), draw_frame(real, number, 1.0).reduce(4))
         assert max(ImageStat.Stat(apart).mean) < 3
-    wrong = draw_frame(
-        real._replace(probabilities=real.probabilities.roll(1)), number, 1.0
-    )  # would be noticed
+    # would be noticed
+    wrong = draw_frame(real._replace(probabilities=real.probabilities.roll(1)), number, 1.0)
     assert max(ImageStat.Stat(ImageChops.difference(shown.reduce(4), wrong.reduce(4))).mean) > 3
 
 

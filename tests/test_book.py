@@ -267,9 +267,8 @@ def test_search_needs_no_server(site, chromium):
     with reading(chromium) as (page, wrong):
         page.goto(f"file://{site}/search.html?q=rollout")
         page.wait_for_selector("#search-results a[href*='notebooks/08_inspection.html']")
-        assert set(wrong["errors"]) <= {
-            "Failed to fetch"
-        }  # lines of the pages found, which only a server hands out
+        # lines of the pages found, which only a server hands out
+        assert set(wrong["errors"]) <= {"Failed to fetch"}
         assert wrong["away"] == []
 
 
@@ -349,10 +348,8 @@ UNFOLD = """async () => {
     ("theme", "audit"), [("light", accessibility), ("dark", contrast)], ids=["light", "dark"]
 )
 def test_nothing_keeps_a_reader_out(site, chromium, theme, audit):
-    with reading(chromium, color_scheme=theme) as (
-        page,
-        _,
-    ):  # from the start: no color is caught half-way between themes
+    # from the start: no color is caught half-way between themes
+    with reading(chromium, color_scheme=theme) as (page, _):
         for name in ("notebooks/01_patches", "vit_helpers/patches", "search"):
             page.goto(f"file://{site}/{name}.html")
             page.evaluate(UNFOLD)
@@ -388,9 +385,8 @@ def test_slides_of_a_notebook(tmp_path, chromium):
         sizes = page.evaluate(EVERY_SLIDE)
         assert len(sizes) > len(cells) - 2
         assert all(width <= 1280 for width, _, _ in sizes)
-        assert all(
-            overflow == "auto" for _, height, overflow in sizes if height > 720
-        )  # so one can scroll
+        # so one can scroll
+        assert all(overflow == "auto" for _, height, overflow in sizes if height > 720)
         words = page.evaluate("document.body.textContent")
         assert "Exercise: how many patches?" in words and "assert check_num_patches" not in words
         assert "find_spec" not in words and not page.query_selector_all(

@@ -46,9 +46,8 @@ def test_the_limit_leaves_out_the_share_asked_for_and_what_is_far(known):
     assert (
         familiarity.distance(features[2000:]) > familiarity.limit
     ).float().mean() == pytest.approx(0.1, abs=0.002)
-    near = torch.tensor(
-        [[0.0, 0, 4, 0]]
-    )  # two standard deviations of a wide axis, and twenty of a narrow one
+    # two standard deviations of a wide axis, and twenty of a narrow one
+    near = torch.tensor([[0.0, 0, 4, 0]])
     far = torch.tensor([[0.0, 0, 0, 2]])
     assert familiarity.distance(near) < familiarity.limit < familiarity.distance(far)
 

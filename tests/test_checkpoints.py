@@ -61,9 +61,8 @@ def test_a_write_that_fails_leaves_the_checkpoint_as_it_was(tmp_path, monkeypatc
         file.write(b"half")
         raise error
 
-    monkeypatch.setattr(
-        "vit_helpers.training.checkpoints.prepare", lambda *rest: None
-    )  # there was room when the run began
+    # there was room when the run began
+    monkeypatch.setattr("vit_helpers.training.checkpoints.prepare", lambda *rest: None)
     monkeypatch.setattr(torch, "save", half)
     with pytest.raises(
         OSError,
@@ -108,9 +107,8 @@ def test_a_full_disk_is_named_and_leaves_the_last_checkpoint(tmp_path, monkeypat
             raise OSError(errno.ENOSPC, "No space left on device")
         finally:
             if step == "torch.save":
-                raise RuntimeError(
-                    "unexpected pos 576 vs 534"
-                )  # torch's words, which hide the cause
+                # torch's words, which hide the cause
+                raise RuntimeError("unexpected pos 576 vs 534")
 
     monkeypatch.setattr("vit_helpers.training.checkpoints.make_parent", lambda path: None)
     monkeypatch.setattr(

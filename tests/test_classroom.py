@@ -297,13 +297,11 @@ def test_students_are_given_neither_solutions_nor_the_museum_of_wrong_answers(co
 
     released = book(folder, "release", name)
     assert seen(*code(released)) == set()
-    assert (
-        lines(*(cell.source for cell in read(released).cells)) & secret == set()
-    )  # nor in the prose
+    # nor in the prose
+    assert lines(*(cell.source for cell in read(released).cells)) & secret == set()
     for key, cell in graded(read(book(folder, "source", name))).items():
-        assert bool(seen(cell.source)) == cell.metadata.nbgrader.solution, (
-            key
-        )  # who looks so finds every solution
+        # who looks so finds every solution
+        assert bool(seen(cell.source)) == cell.metadata.nbgrader.solution, key
 
 
 @needs_nbgrader
@@ -407,9 +405,8 @@ def marked(tmp_path_factory, python):
     """A course of one notebook that a class has handed in and nbgrader marked, and its output."""
     folder = tmp_path_factory.mktemp("one") / "course"
     assert run_tool(classroom, [str(folder), ONE]) == 0
-    with (folder / classroom.CONFIG).open(
-        "a"
-    ) as config:  # 10 s for the endless answer; the import of torch may take longer
+    # 10 s for the endless answer; the import of torch may take longer
+    with (folder / classroom.CONFIG).open("a") as config:
         config.write(
             '\nc.Execute.timeout_func = lambda cell: 10 if "unpatchify)" in cell.source else 300\n'
         )

@@ -153,9 +153,8 @@ def test_the_setup_cell_fetches_the_package_and_nothing_else(setup, offline, tmp
 
     listed = run(python, "-m", "pip", "list", "--format=freeze", env=offline).splitlines()
     assert not [line for line in listed if OURS.match(line)]
-    done = execute(
-        setup, GIT_CONFIG_KEY_0="url.file:///nowhere.insteadOf"
-    )  # a machine whose internet is switched off
+    # a machine whose internet is switched off
+    done = execute(setup, GIT_CONFIG_KEY_0="url.file:///nowhere.insteadOf")
     assert (done.returncode == 1 and "unable to access" in done.stderr) or "does not" in done.stderr
     assert "AssertionError: pip says above why it failed; on Kaggle, is internet on?" in done.stderr
 
@@ -169,9 +168,8 @@ def test_the_setup_cell_fetches_the_package_and_nothing_else(setup, offline, tmp
     assert [line for line in after if not OURS.match(line)] == listed
     assert not list(folder.iterdir())
 
-    again = execute(
-        f"{setup}\n{where}", GIT_CONFIG_KEY_0="url.file:///nowhere.insteadOf"
-    )  # it is there: nothing is fetched
+    # it is there: nothing is fetched
+    again = execute(f"{setup}\n{where}", GIT_CONFIG_KEY_0="url.file:///nowhere.insteadOf")
     assert (again.returncode, again.stdout) == (0, done.stdout), again.stderr
 
 

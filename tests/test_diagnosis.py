@@ -123,14 +123,13 @@ LARGE = {
     ("changes", "symptom"),
     [
         (LARGE | {"val_accuracy": 1.0}, "healthy"),  # 98.5% of the images are of one class
-        (
-            {"val_majority_share": 0.985, "val_accuracy": 1.0},
-            "healthy",
-        ),  # the same, in a history that does not know its counts
+        # the same, in a history that does not know its counts
+        ({"val_majority_share": 0.985, "val_accuracy": 1.0}, "healthy"),
+        # no one can tell
         (
             LARGE | {"val_accuracy": 0.985, "val_majority_share": 1.0, "guess_loss": 0.078},
             "healthy",
-        ),  # no one can tell
+        ),
         (LARGE | {"val_largest_class": 0.6, "val_accuracy": 0.6}, "constant prediction"),
         (
             LARGE
@@ -142,10 +141,8 @@ LARGE = {
             },
             "healthy",
         ),
-        (
-            {"accuracy": 0.62, "loss": 0.9},
-            "healthy",
-        ),  # mixed labels: training looks worse than it is
+        # mixed labels: training looks worse than it is
+        ({"accuracy": 0.62, "loss": 0.9}, "healthy"),
         (
             {
                 "loss": 1.09,
@@ -169,19 +166,15 @@ LARGE = {
         (ONE_STEP | {"epoch": 1}, "healthy"),  # a loss that was measured before the only step
         (ONE_STEP | {"epoch": 2, "val_accuracy": 0.85}, "stuck at ln K"),
         (ONE_STEP | {"epoch": 1, "val_accuracy": 0.85}, "no better than guessing"),
-        (
-            {"val_accuracy": 0.85, "val_images": 30},
-            "healthy",
-        ),  # 30 images show a gap of 0.12 by chance
+        # 30 images show a gap of 0.12 by chance
+        ({"val_accuracy": 0.85, "val_images": 30}, "healthy"),
         ({"val_accuracy": 0.85, "val_images": 3000}, "overfitting"),
         (
             {"val_loss": math.nan, "val_accuracy": math.nan, "val_majority_share": math.nan},
             "not validated",
         ),
-        (
-            {"loss": 1.09, "accuracy": 0.4, "batch_size": 64, "val_accuracy": 0.4},
-            "underfitting",
-        ),  # a loss of another kind
+        # a loss of another kind
+        ({"loss": 1.09, "accuracy": 0.4, "batch_size": 64, "val_accuracy": 0.4}, "underfitting"),
     ],
 )
 def test_what_labels_and_chance_explain_has_no_name(changes, symptom):

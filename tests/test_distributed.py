@@ -212,9 +212,8 @@ def test_a_worker_that_dies_ends_the_run_and_nothing_finished_is_lost(runs, tmp_
     stopped = r"stopped(, because another process failed)?; "
     found = re.search(f"{stopped}everything up to epoch [12] is kept in run/checkpoint.pt", out)
     assert "continue with: python -m vit_helpers train --resume run" in out
-    assert (
-        found and bool(found[1]) == ("error in process 0" in err) and "SIGKILL" in err
-    )  # or torchrun was first to end it
+    # or torchrun was first to end it
+    assert found and bool(found[1]) == ("error in process 0" in err) and "SIGKILL" in err
     status, out, err = alone(train, "--resume", "run", cwd=tmp_path)
     assert status == 0, err
     assert 1 <= len(epochs(out)) <= 2 and epochs(out) == like(

@@ -66,9 +66,8 @@ def test_where_and_how_large_a_drawing_is_makes_no_difference():
     assert torch.allclose(reduce_ink(moved), pixels, atol=1e-6) and torch.allclose(
         reduce_ink(larger), pixels, atol=1e-6
     )
-    assert (pixels[:, [0, 1, 2, -3, -2, -1]] == 0).all() and (
-        pixels[:, 4:12].sum() > 0
-    )  # 12 x 20: 3.2 cells free on each side
+    # 12 x 20: 3.2 cells free on each side
+    assert (pixels[:, [0, 1, 2, -3, -2, -1]] == 0).all() and (pixels[:, 4:12].sum() > 0)
 
 
 def test_the_faint_edge_of_a_stroke_does_not_move_the_box():
@@ -140,12 +139,8 @@ def test_the_handwritten_digits_are_divided_between_whole_sheets():
 
     sequence = "".join(map(str, load_digits().target))
     rows = list(drawn.SHEETS.values())
-    assert [rows[0].start, *(rows.stop for rows in rows)] == [
-        0,
-        1157,
-        1415,
-        1797,
-    ]  # every digit once
+    # every digit once
+    assert [rows[0].start, *(rows.stop for rows in rows)] == [0, 1157, 1415, 1797]
     for part in rows:  # each part begins where a hand begins the sheet anew
         assert sequence[part.start :].startswith(
             "01234567890123456789012345678909556509898417735100"
@@ -181,9 +176,8 @@ def test_the_stored_file_has_the_stored_accuracy(part, request):
     rows = rows[rows["seed"] == 0].drop(columns="seed").reset_index(drop=True)
     rows = rows[: len(measured)] if part == "first" else rows
     assert measured[["kind", "digit", "images"]].equals(rows[["kind", "digit", "images"]])
-    assert (
-        measured["accuracy"] - rows["accuracy"]
-    ).abs().max() <= 0.051  # one drawing of twenty may be on the edge
+    # one drawing of twenty may be on the edge
+    assert (measured["accuracy"] - rows["accuracy"]).abs().max() <= 0.051
     assert (measured["accuracy"] * measured["images"]).sum() == pytest.approx(
         (rows["accuracy"] * rows["images"]).sum(), abs=4
     )

@@ -207,9 +207,8 @@ def test_outputs_are_stored_together_or_not_at_all(tmp_path, executed):
     path = small_notebook(tmp_path / "0.ipynb", first, "import random; x = 1; print('two')")
     executed(path)
     took = nbformat.read(path, as_version=4).cells[0].outputs
-    path.write_text(
-        path.read_text().replace("x = 1", "x = 2")
-    )  # the other cell: it prints the same
+    # the other cell: it prints the same
+    path.write_text(path.read_text().replace("x = 1", "x = 2"))
     assert "0.ipynb: written" in executed(path)[1]
     assert nbformat.read(path, as_version=4).cells[0].outputs != took
 

@@ -202,9 +202,8 @@ def test_distance_of_uniform_attention_over_a_fine_square():
 
 def test_distance_to_oneself_and_to_the_neighbor():
     assert attention_distance(torch.eye(6)[None, None], (2, 3), 16).item() == 0
-    beside = torch.eye(6)[
-        [1, 0, 1, 4, 3, 4]
-    ]  # of 2 x 3 patches, each looks at one to the left or right
+    # of 2 x 3 patches, each looks at one to the left or right
+    beside = torch.eye(6)[[1, 0, 1, 4, 3, 4]]
     assert attention_distance(beside[None, None], (2, 3), 16).item() == 16
 
 

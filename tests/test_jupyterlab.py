@@ -107,9 +107,8 @@ def started(folder, home):
     }
     env |= {"IPYTHONDIR": str(home / "ipython")}
     ours = ["--no-browser", "--allow-root", "--port=0", "--LabApp.expose_app_in_browser=True"]
-    ours += [
-        "--LanguageServerManager.autodetect=False"
-    ]  # it would ask npm where it lives, which may never answer
+    # it would ask npm where it lives, which may never answer
+    ours += ["--LanguageServerManager.autodetect=False"]
     words = [sys.executable, "-m", "jupyterlab", *words_of_the_readme(), *ours]
     log = home / "log"
     with log.open("w") as file:
@@ -280,10 +279,8 @@ FAULTY = [  # a cell, and what is said of it
     ),
     (new_code_cell("1 / 0", metadata={"tags": ["raises-exception"]}), []),
     (new_code_cell("1 / 0"), ["cell 8: ZeroDivisionError: division by zero"]),
-    (
-        new_code_cell("1"),
-        ["cell 9: not run in its turn, 5, but as None"],
-    ),  # no cell runs after an error
+    # no cell runs after an error
+    (new_code_cell("1"), ["cell 9: not run in its turn, 5, but as None"]),
 ]
 
 

@@ -430,9 +430,8 @@ def test_both_lists_of_requirements_agree():
     tests = requirements(project["optional-dependencies"]["test"])
     assert package.items() <= readers.items()
     assert all(readers[name] == bound for name, bound in tests.items() if name in readers)
-    assert (
-        "<" not in readers["torch"] + readers["torchvision"]
-    )  # never reinstall the torch of a Colab machine
+    # never reinstall the torch of a Colab machine
+    assert "<" not in readers["torch"] + readers["torchvision"]
 
 
 @pytest.mark.repo
@@ -444,9 +443,8 @@ def test_ci_runs_the_command_of_the_readme():
         line for line in readme.splitlines() if line.endswith(" notebooks/00_start_here.ipynb")
     )
     assert start.startswith("python3 -m venv .venv && ")
-    assert (
-        "--notebook-dir=." in start
-    )  # without it JupyterLab serves notebooks/ alone, and ../images is not found
+    # without it JupyterLab serves notebooks/ alone, and ../images is not found
+    assert "--notebook-dir=." in start
 
 
 READMES = [
@@ -553,12 +551,10 @@ def test_scores_of_maps_are_those_of_the_stored_table():
             "edges",
         )
     ahead = compare_methods(rows).loc["ink, blurred"]
-    assert not (
-        (ahead["mean"] > 0) & (ahead["p"] < 0.05)
-    ).any()  # "no method is ahead of blurred ink"
-    assert (ahead["models"] == 5).all() and (
-        ahead.loc["rank"].drop("rollout")["high"] < 0
-    ).all()  # rollout alone is level
+    # "no method is ahead of blurred ink"
+    assert not ((ahead["mean"] > 0) & (ahead["p"] < 0.05)).any()
+    # rollout alone is level
+    assert (ahead["models"] == 5).all() and (ahead.loc["rank"].drop("rollout")["high"] < 0).all()
 
 
 @pytest.mark.repo

@@ -17,10 +17,8 @@ NOTHING = {"errors": [], "failed": [], "away": []}
 SEVEN = [(0.25, 0.15), (0.75, 0.15), (0.45, 0.9)]
 STEPS = ("00", "01", "02", "03", "04", "05", "06", "07", "08", "09", "10", "11")
 CALM = {"reduced_motion": "reduce"}
-PHONE, ZOOMED = (
-    {"width": 360, "height": 740},
-    {"width": 640, "height": 450},
-)  # at 200 %, 1280 x 900 has half of the pixels
+# at 200 %, 1280 x 900 has half of the pixels
+PHONE, ZOOMED = ({"width": 360, "height": 740}, {"width": 640, "height": 450})
 BUGS = {
     "positions": False,
     "shufflePatches": True,
@@ -132,9 +130,8 @@ def test_what_the_mouse_draws_replaces_the_example_and_is_read(opened):
     assert opened.inner_text("#example") == ""
     read = opened.evaluate(INK)
     assert read["pixels"] != before
-    assert (
-        sum(read["pixels"][:16]) > 8
-    )  # the bar of the 7 fills the first row, of the 3 nothing is left there
+    # the bar of the 7 fills the first row, of the 3 nothing is left there
+    assert sum(read["pixels"][:16]) > 8
     assert sum(read["pixels"][5 * 16 : 5 * 16 + 6]) < 0.5
     shows(opened, read)
     draw(opened, [(0.3, 0.5), (0.7, 0.5)])  # a second stroke is added
@@ -149,9 +146,8 @@ def test_a_finger_draws(chromium, address):
         page.touchscreen.tap(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
         settle(page)
         assert box["y"] + box["height"] < PHONE["height"]  # the canvas is on the first screen
-        assert (
-            sum(page.evaluate(INK)["pixels"]) > 100
-        )  # a dot fills the pixels, since it is cropped to its ink
+        # a dot fills the pixels, since it is cropped to its ink
+        assert sum(page.evaluate(INK)["pixels"]) > 100
         assert wrong == NOTHING
 
 
@@ -163,9 +159,8 @@ def test_the_keyboard_draws_and_clears(opened):
     read = opened.evaluate(INK)
     pixels = [read["pixels"][16 * row : 16 * row + 16] for row in range(16)]
     assert sum(pixels[0]) > 8 and sum(row[-1] for row in pixels) < sum(map(sum, pixels)) / 2
-    assert (
-        sum(row[0] for row in pixels[4:]) < 0.1
-    )  # a bar at the top and one at the right, nothing below at the left
+    # a bar at the top and one at the right, nothing below at the left
+    assert sum(row[0] for row in pixels[4:]) < 0.1
     shows(opened, read)
     press(opened, "ArrowLeft*5")  # the pen is up
     settle(opened)
@@ -281,9 +276,8 @@ def test_the_text_names_the_numbers_of_the_model(opened):
 
 
 def test_the_page_says_how_well_its_model_reads(opened):
-    rows = read_results("drawn").query(
-        "seed == 0 and digit >= 0"
-    )  # the weights of the page have seed 0
+    # the weights of the page have seed 0
+    rows = read_results("drawn").query("seed == 0 and digit >= 0")
     rows = rows.assign(right=rows["accuracy"] * rows["images"])
     drawings, written = rows[rows["kind"] != "handwriting"], rows[rows["kind"] == "handwriting"]
 

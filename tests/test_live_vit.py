@@ -155,9 +155,8 @@ def test_golden_numbers(page, drawn, pixels):
     found, exact = differences(ours, expected), differences(ours, in_double(model, images))
     print(f"from torch in float32: {found}\nfrom torch in float64: {exact}")
     assert max(exact.values()) < 1e-9
-    assert (
-        max(found["logits"], found["attention"]) < 1e-5
-    )  # of tokens, torch's own rounding takes as much, see in_double
+    # of tokens, torch's own rounding takes as much, see in_double
+    assert max(found["logits"], found["attention"]) < 1e-5
     assert torch.equal(ours["logits"].argmax(1), expected["logits"].argmax(1))
 
 
@@ -255,9 +254,8 @@ def test_a_switch_agrees_with_python_code_with_the_same_bug(page, drawn, pixels,
     assert max(exact.values()) < 1e-9
     assert max(found["logits"], found["attention"], found["probabilities"]) < 1e-5
     with torch.no_grad():
-        assert (ours["logits"] - drawn.model(images)).abs().amax(
-            dim=1
-        ).min() > 0.01  # the bug changes every answer
+        # the bug changes every answer
+        assert (ours["logits"] - drawn.model(images)).abs().amax(dim=1).min() > 0.01
 
 
 def test_all_switches_at_once(page, drawn, pixels):
@@ -617,9 +615,8 @@ def test_a_forward_pass_takes_less_than_20_ms(page, lab):
 
 def test_the_first_answer_comes_within_a_second(chromium, page):
     times = []
-    while (
-        len(times) < 6 and min(times, default=math.inf) > 1000
-    ):  # again if another process was in the way
+    # again if another process was in the way
+    while len(times) < 6 and min(times, default=math.inf) > 1000:
         with page_of(chromium) as (fresh, _):
             fresh.goto(page.url)
             read = "window.vit.read(Array(256).fill(1), 16, 16)"

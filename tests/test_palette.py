@@ -31,18 +31,12 @@ from vit_helpers.plots.start_here import Pass, draw_model
 
 NAMES = ("CLASS_TOKEN", "PATCH", "POSITION", "QUERY", "KEY", "VALUE", "TEXT", "LINE")
 PALETTE = {name: to_rgb(getattr(style, name)) for name in NAMES}
-SIGHTS = (
-    "all colors",
-    "deuteranomaly",
-    "protanomaly",
-    "tritanomaly",
-)  # the last three at their full strength
+# the last three at their full strength
+SIGHTS = ("all colors", "deuteranomaly", "protanomaly", "tritanomaly")
 # in CAM02-UCS, where 1 is about the least difference that is seen with two patches side by side
 APART = 10
-NEAR = {
-    ("VALUE", "LINE"),
-    ("POSITION", "LINE"),
-}  # a gray that without red and green looks like these two
+# a gray that without red and green looks like these two
+NEAR = {("VALUE", "LINE"), ("POSITION", "LINE")}
 
 
 def seen(colors, sight):
@@ -113,13 +107,13 @@ def test_measured_values_grow_brighter_for_everyone(sight):
 
 def test_text_is_read_and_lines_are_seen_on_white():
     assert contrast(style.TEXT, "white") > 7  # WCAG AAA
+    # AA, graphics
     assert all(
         contrast(PALETTE[name], "white") > 3
         for name in ("CLASS_TOKEN", "POSITION", "QUERY", "VALUE")
-    )  # AA, graphics
-    assert all(
-        contrast(PALETTE[name], "white") > 2.2 for name in NAMES
-    )  # pale: for dots, fillings, thick lines with a name
+    )
+    # pale: for dots, fillings, thick lines with a name
+    assert all(contrast(PALETTE[name], "white") > 2.2 for name in NAMES)
     assert all(contrast(style.ink_on(color), color) > 4.5 for color in PALETTE.values())  # AA, text
 
 

@@ -20,9 +20,8 @@ pytestmark = pytest.mark.repo
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "notebooks" / "paper_index.md").read_text(encoding="utf-8")
 SOURCE = tomllib.loads(paper_index.SOURCE.read_text(encoding="utf-8"))
-LINK = re.compile(
-    r"\[`?([^]`]+)`?\]\(([^)#]+)(?:#L(\d+))?\)(?:: `([^`]*)`)?"
-)  # words, path, line, what stands there
+# words, path, line, what stands there
+LINK = re.compile(r"\[`?([^]`]+)`?\]\(([^)#]+)(?:#L(\d+))?\)(?:: `([^`]*)`)?")
 SAYS = [line for line in PAGE.splitlines() if line.startswith("**")]
 
 
@@ -114,9 +113,8 @@ def test_github_and_myst_can_show_it():
     for line in PAGE.splitlines():
         assert line.count("$") % 2 == 0 and line.count("`") % 2 == 0
         for formula in re.findall(r"\$([^$]+)\$", line):
-            assert not re.search(r"\\[^\w\s]|^\s|\s$", formula), (
-                formula
-            )  # GitHub eats the stroke of \, and \{
+            # GitHub eats the stroke of \, and \{
+            assert not re.search(r"\\[^\w\s]|^\s|\s$", formula), formula
 
 
 def test_what_is_not_reproduced_says_why():
@@ -149,9 +147,8 @@ def test_tables_3_and_4_are_those_of_notebook_10():
         cell.source for cell in cells if "Table 3 is for training from scratch" in cell.source
     )
     for title, part in zip(("Table 3", "Table 4"), text.split("Table 4 is"), strict=True):
-        rows = [
-            line.split("|")[1:-2] for line in part.splitlines() if line.startswith("| ")
-        ]  # the last column is ours
+        # the last column is ours
+        rows = [line.split("|")[1:-2] for line in part.splitlines() if line.startswith("| ")]
         theirs = {name.strip(): numbers("|".join(values)) for name, *values in rows}
         ours = {name.lower(): numbers(says) for name, says in group(title).items()}
         same = ours.keys() & theirs.keys()

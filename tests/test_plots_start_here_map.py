@@ -147,9 +147,8 @@ def test_the_figure_fits_the_page_and_its_text_is_large_enough(here):
 @pytest.mark.parametrize("here", PARTS)
 def test_only_the_parts_of_the_notebook_are_in_color(here):
     fig = drawn(here)
-    assert parts_in_color(fig) == (PARTS[here] | {"tag"}) - {
-        "model title"
-    }  # the title is text alone
+    # the title is text alone
+    assert parts_in_color(fig) == (PARTS[here] | {"tag"}) - {"model title"}
     for text in texts(fig):
         if text.get_gid() not in (*PARTS[here], "tag"):
             assert text.get_color() == start_here_map.QUIET, text.get_text()

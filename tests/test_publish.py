@@ -116,9 +116,8 @@ def test_the_address_comes_wherever_it_is_needed(repository):
             f" | [Open in Colab](https://colab.research.google.com/github/{where})"
             f" | [Open in Kaggle]({kaggle})"
         )
-        assert (
-            first.startswith("[") and rest[0] == ""
-        )  # the line of navigation, and nothing after it has moved
+        # the line of navigation, and nothing after it has moved
+        assert first.startswith("[") and rest[0] == ""
         setup = [cell.source for cell in cells(path) if "setup" in cell.metadata.get("tags", [])]
         assert setup == [setup_source(HOME)] and f'"git+{HOME}@{TAG}"' in setup[0]
     readme = (repository / "README.md").read_text(encoding="utf-8")
@@ -256,11 +255,8 @@ def names(lines):
 def test_a_notebook_opened_alone_finds_what_it_imports():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     fetched = re.findall(r'"(\w+)"', re.search(r"url, (.*)\]", setup_source(HOME))[1])
-    there = names(project["dependencies"]) | {
-        "IPython",
-        "psutil",
-        "PIL",
-    }  # Colab and Kaggle have these; the last three come with a kernel and with matplotlib
+    # Colab and Kaggle have these; the last three come with a kernel and with matplotlib
+    there = names(project["dependencies"]) | {"IPython", "psutil", "PIL"}
     imported = set()
     for path in all_notebooks():
         for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:

@@ -94,10 +94,8 @@ def test_what_autograd_keeps(name):
     def keep(tensor):
         storage = tensor.untyped_storage()
         if storage.data_ptr() not in weights:
-            kept[storage.data_ptr()] = (
-                storage.nbytes(),
-                tensor,
-            )  # held, so that no address comes twice
+            # held, so that no address comes twice
+            kept[storage.data_ptr()] = (storage.nbytes(), tensor)
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):

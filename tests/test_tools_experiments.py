@@ -45,9 +45,8 @@ def test_networks_of_equal_cost_grow(tmp_path, monkeypatch, capsys):
     assert main(growth, [*words, "--show"]) == 0
     assert capsys.readouterr().out.splitlines()[-3:] == said.splitlines()[-3:]
     lines = (tmp_path / "growth.csv").read_text().splitlines()
-    (tmp_path / "growth.csv").write_text(
-        "\n".join(lines[: 1 + 2 * 3]) + "\n"
-    )  # the ViT's trials, three seeds each
+    # the ViT's trials, three seeds each
+    (tmp_path / "growth.csv").write_text("\n".join(lines[: 1 + 2 * 3]) + "\n")
     assert main(growth, [*words, "--show"]) == 0
     assert "not trained yet: CNN, trial" in capsys.readouterr().out
 

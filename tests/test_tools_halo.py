@@ -17,9 +17,10 @@ from vit_helpers.vit import ViT, ViTConfig
 
 def test_it_stores_a_row_for_each_kind_and_seed(tmp_path, monkeypatch, capsys):
     data = load("digits")
+    # three steps: the first moves only the head
     monkeypatch.setattr(
         halo, "load", lambda name: replace(data, train=subset(data.train, slice(130)))
-    )  # three steps: the first moves only the head
+    )
     monkeypatch.setattr(halo, "EPOCHS", 1)
     assert run_tool(halo, ["--seeds", "1", "--out", str(tmp_path / "halo.csv")]) == 0
     rows, stored = pd.read_csv(tmp_path / "halo.csv"), read_results("halo")

@@ -241,9 +241,8 @@ def test_the_table_of_a_stored_run():
         said.endswith("CPU: an abacus; ours 0.1, torchvision 0.2, timm 1.0.")
         and "left out" not in said
     )
-    assert (
-        len({line.count("|") for line in said.split("\n\n")[0].splitlines()}) == 1
-    )  # all lines have as many cells
+    # all lines have as many cells
+    assert len({line.count("|") for line in said.split("\n\n")[0].splitlines()}) == 1
 
 
 def test_a_library_that_is_missing_is_named_before_anything_is_measured(

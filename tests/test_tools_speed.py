@@ -99,9 +99,8 @@ def test_a_limit_on_memory_binds(monkeypatch):
     steps = []
 
     def train(*words):
-        steps.append(
-            torch.empty(250_000_000)
-        )  # 1 GB, more than is free inside this process, and never touched
+        # 1 GB, more than is free inside this process, and never touched
+        steps.append(torch.empty(250_000_000))
         return 1000.0
 
     monkeypatch.setattr(speed, "two_steps", train)

@@ -210,9 +210,8 @@ TWINS = {
 
 
 PAIRS = [(library, shape) for library in TWINS for shape in SHAPES]
-PAIRS += [
-    (library, shape) for library in ("timm", "huggingface") for shape in OBLONG
-]  # torchvision's are square
+# torchvision's are square
+PAIRS += [(library, shape) for library in ("timm", "huggingface") for shape in OBLONG]
 
 
 @pytest.mark.parametrize(("library", "shape"), PAIRS, ids=str)
@@ -311,9 +310,8 @@ def differences(library, spoil, std):
     twin, images = make(config).double().eval(), torch.randn(2, 3, 16, 16, dtype=torch.float64)
     perturb(twin, std=std)
     heads = {"torchvision": "heads.head", "timm": "head", "huggingface": "classifier"}
-    nn.init.normal_(
-        twin.get_submodule(heads[library]).weight
-    )  # all are zero at first in torchvision and in timm
+    # all are zero at first in torchvision and in timm
+    nn.init.normal_(twin.get_submodule(heads[library]).weight)
     ours, found = ViT(config).double().eval(), []
     ours.load_state_dict(rename(twin.state_dict()))
     expected = twin(images)
@@ -361,9 +359,8 @@ def test_every_pixel_reaches_the_class_token():
 def test_positions_alone_tell_the_order_of_patches(positions):
     model = tiny(positions=positions)
     images = torch.randn(1, 3, 16, 16)
-    swapped = torch.cat(
-        [images[:, :, 4:8], images[:, :, :4], images[:, :, 8:]], dim=2
-    )  # two rows of patches change places
+    # two rows of patches change places
+    swapped = torch.cat([images[:, :, 4:8], images[:, :, :4], images[:, :, 8:]], dim=2)
     assert torch.allclose(model(images), model(swapped), atol=1e-5) == (positions == "none")
 
 

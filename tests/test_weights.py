@@ -256,9 +256,8 @@ def test_preprocessing_is_that_of_the_weights(name, picture):
         photos()["flower"],
         mine.normalize(torch.arange(2.0).view(2, 1, 1, 1).expand(2, 3, 1, 1)),
     )
-    assert torch.allclose(
-        mine(tensor), t(tensor).clamp(black, white), atol=1e-6
-    )  # torchvision lets bicubic overshoot
+    # torchvision lets bicubic overshoot
+    assert torch.allclose(mine(tensor), t(tensor).clamp(black, white), atol=1e-6)
 
 
 # timm
@@ -332,9 +331,8 @@ def test_huggingfaces_classifier_from_a_folder(tmp_path, picture, size):
         one.save_pretrained(tmp_path)
     kept = load_pretrained(f"huggingface:{tmp_path}")
     pixels = pictures(picture, return_tensors="pt")["pixel_values"]
-    assert torch.allclose(
-        kept.preprocess(picture), pixels[0], atol=0.03
-    )  # theirs rounds to whole gray values on the way
+    # theirs rounds to whole gray values on the way
+    assert torch.allclose(kept.preprocess(picture), pixels[0], atol=0.03)
     assert largest_difference(kept.model(pixels), twin(pixels).logits) < 1e-5
     assert kept.class_names == ("hut", "flower", "lake") and kept.model.config.norm_eps == 1e-12
 
@@ -473,9 +471,8 @@ def test_a_wrong_description_is_refused(fields, says):
 # Out of Python
 
 
-@pytest.mark.filterwarnings(
-    "ignore:The given buffer is not writable"
-)  # torch 2.11 warns of its own reading
+# torch 2.11 warns of its own reading
+@pytest.mark.filterwarnings("ignore:The given buffer is not writable")
 def test_torch_export_gives_equal_outputs_for_any_number_of_images(tmp_path, model):
     images = torch.randn(4, 1, 8, 12)
     program = torch.export.export(model, (images,), dynamic_shapes=({0: torch.export.Dim("B")},))
