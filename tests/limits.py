@@ -8,7 +8,7 @@ import re
 from statistics import median
 
 from tools.execute import is_setup
-from tools.reading import count_lines, count_words, sources
+from tools.page_length import count_lines, count_words, sources
 from tools.slides import only_draws
 
 WORDS = dict.fromkeys(("07", "09", "11", "12", "13"), 3400) | {"00": 2500}

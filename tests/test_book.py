@@ -1,7 +1,4 @@
-"""The book and the slides as they are read.
-
-Links, search, folded solutions, narrow and dark pages; and what is refused.
-"""
+"""The book and the slides as they are read: links, search, narrow and dark pages; refusals."""
 
 import http.server
 import os
@@ -218,9 +215,8 @@ def typeset(page):
     """Wait until all mathematics of the page stands, and count it"""
     page.wait_for_function("!window.MathJax || (MathJax.startup && MathJax.startup.promise)")
     return page.evaluate(
-        """window.MathJax
-        ? MathJax.startup.promise.then(() => document.querySelectorAll('mjx-container').length)
-        : 0"""
+        "window.MathJax ? MathJax.startup.promise.then("
+        "() => document.querySelectorAll('mjx-container').length) : 0"
     )
 
 
@@ -429,8 +425,8 @@ def small(tmp_path):
         "# Small\n\n"
         "[![a badge](https://colab.research.google.com/badge.svg)]"
         "(https://colab.research.google.com/)\n\n"
-        "[01 patches](notebooks/01_patches.ipynb), [line 3](vit_helpers/patches.py#L3), "
-        "[licence](LICENSE)\n"
+        "[01 patches](notebooks/01_patches.ipynb), "
+        "[line 3](vit_helpers/patches.py#L3), [licence](LICENSE)\n"
     )
     return root
 

@@ -1,4 +1,4 @@
-"""A course for nbgrader, from the source to the marks: what students get, for which answers."""
+"""A course for nbgrader, from source to marks: what students are given, and what they get."""
 
 import ast
 import contextlib
@@ -113,10 +113,7 @@ def test_an_interrupted_answer_gets_no_share():
 
 @pytest.fixture(scope="module")
 def python(tmp_path_factory):
-    """Run Python with words, in a folder, as where the environment is activated.
-
-    Jupyter's folders are not the user's.
-    """
+    """Runs Python in a folder, in the environment, with Jupyter's folders away from the user's"""
     home = tmp_path_factory.mktemp("home")
     names = (
         "JUPYTER_CONFIG_DIR",
@@ -142,7 +139,8 @@ def python(tmp_path_factory):
 
 
 def release_all(folder):
-    """Release every assignment of a course; mark its solutions and its stubs, without a kernel.
+    """Release every assignment of a course; the marks of its solutions and of its stubs, without a
+    kernel
 
     This file, run by itself, does it: nbgrader and torch are loaded once, in a process of their
     own.
@@ -212,11 +210,9 @@ def asked(name):
 @every
 def test_every_solution_gets_all_points_and_every_stub_none(course, name):
     folder, found, _ = course
-    points = {
-        key: cell.metadata.nbgrader.points
-        for key, cell in graded(read(book(folder, "source", name))).items()
-        if cell.metadata.nbgrader.grade
-    }
+    cells = graded(read(book(folder, "source", name)))
+    marks = {key: cell.metadata.nbgrader for key, cell in cells.items()}
+    points = {key: mark.points for key, mark in marks.items() if mark.grade}
     assert found[name] == [points, dict.fromkeys(points, 0)]
 
 
@@ -366,10 +362,7 @@ def hand_in(folder, student, notebook):
 
 
 def cheat(notebook, right):
-    """Try everything that a student may try without touching nbgrader.
-
-    The answer in a deleted cell's exercise is right.
-    """
+    """Everything a student may try; the answer in a deleted cell's exercise is right"""
     cells = graded(notebook)
     answer(
         notebook,
@@ -402,7 +395,7 @@ EXPECTED = {  # num_patches, patchify, unpatchify, to_linear, fixed
 
 @pytest.fixture(scope="module")
 def marked(tmp_path_factory, python):
-    """A course of one notebook that a class has handed in and nbgrader marked, and its output."""
+    """A course of one notebook that a class has handed in and nbgrader marked; and what it said"""
     folder = tmp_path_factory.mktemp("one") / "course"
     assert run_tool(classroom, [str(folder), ONE]) == 0
     # 10 s for the endless answer; the import of torch may take longer

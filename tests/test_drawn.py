@@ -1,4 +1,4 @@
-"""The model of the live page: how ink becomes pixels, its training and test, how well it reads."""
+"""The model of the live page: ink and pixels, training and test images, and how well it reads."""
 
 import ast
 import hashlib
@@ -24,16 +24,13 @@ from vit_helpers.pretrained.sources import OURS
 from vit_helpers.results import read_results
 
 ROOT = Path(__file__).parents[1]
-FROZEN = "4f3a1cc6e699633579ac926e406995dc46bba4b2ef5c894fce4fc02682a2d5e0"
+FROZEN = "7099786039515dd7bc5f6fe70a8010f087c7550a7715d7d4885dc8bbb766f8f4"
 
 # ink
 
 
 def reduce_by_counting(ink, size):
-    """Reduce by the same rule without fractions.
-
-    Every pixel becomes so many equal ones that each cell has a whole number of them.
-    """
+    """The same rule without fractions: pixels are repeated until a cell has whole ones"""
     rows, columns = (np.flatnonzero((ink > 0.1).any(axis)) for axis in (1, 0))
     top, bottom, left, right = rows[0], rows[-1] + 1, columns[0], columns[-1] + 1
     side = max(bottom - top, right - left)
@@ -101,15 +98,12 @@ def test_what_is_no_drawing_is_refused(ink, error, says):
 
 
 def test_the_test_strokes_are_those_that_were_frozen():
-    """They were written before the training strokes; a change would void every stored result."""
+    """They are older than the training strokes; if they change, no stored result holds."""
     assert hashlib.sha256(Path(strokes_frozen.__file__).read_bytes()).hexdigest() == FROZEN
 
 
 def functions(module):
-    """Give the functions of a module by their code.
-
-    Names, docstrings and the names of arguments do not count.
-    """
+    """The functions of a module by their code, whatever their docstrings and names"""
     for node in ast.walk(ast.parse(inspect.getsource(module))):
         if isinstance(node, ast.FunctionDef):
             yield ast.unparse(
@@ -124,7 +118,7 @@ def test_the_sets_of_strokes_share_no_code_and_no_shape():
     ]
     for one, other in combinations(modules, 2):
         assert not {*functions(one)} & {*functions(other)}
-    settings = tomllib.loads((ROOT / "tools" / "static" / "drawn.toml").read_text(encoding="utf-8"))
+    settings = tomllib.loads(Path(drawn.__file__).with_suffix(".toml").read_text(encoding="utf-8"))
     for digit, ways in enumerate(strokes_frozen.SHAPES):
         frozen = {stroke.strip() for way in ways for stroke in way}
         assert len(ways) >= 3 and not frozen & {
@@ -140,7 +134,12 @@ def test_the_handwritten_digits_are_divided_between_whole_sheets():
     sequence = "".join(map(str, load_digits().target))
     rows = list(drawn.SHEETS.values())
     # every digit once
-    assert [rows[0].start, *(rows.stop for rows in rows)] == [0, 1157, 1415, 1797]
+    assert [rows[0].start, *(rows.stop for rows in rows)] == [
+        0,
+        1157,
+        1415,
+        1797,
+    ]
     for part in rows:  # each part begins where a hand begins the sheet anew
         assert sequence[part.start :].startswith(
             "01234567890123456789012345678909556509898417735100"
@@ -268,7 +267,7 @@ def test_training_images_are_digits_and_scribbles_without_an_answer():
 
 
 def figures(rows, **which):
-    """Mean and standard deviation of the accuracy over the seeds, as in the page of results."""
+    """Mean and standard deviation of the accuracy over seeds, as the page of results writes them"""
     for name, value in which.items():
         rows = rows[rows[name] == value]
     seeds = [mean(group) for _, group in rows.groupby("seed")]

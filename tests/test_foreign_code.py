@@ -55,7 +55,7 @@ def change(path, **values):
 
 @pytest.fixture
 def folder(tmp_path):
-    """A small ViT as Hugging Face stores it, and a Python file that leaves a marker if it runs."""
+    """A small ViT as Hugging Face stores it, with Python code that leaves a marker if it runs"""
     folder = tmp_path / "model"
     ViTModel(ViTConfig(**TINY)).save_pretrained(folder)
     ViTImageProcessor(size={"height": 32, "width": 32}).save_pretrained(folder)

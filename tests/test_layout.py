@@ -120,6 +120,17 @@ def test_nothing_imports_tools_and_only_the_command_line_imports_itself(name):
     assert {top(other) for other in ours(code)} & {"cli", "checks"} <= {top(name)}
 
 
+PAIRED = {"plots", "checks", "cli", "results", "experiments"}  # named after what they serve
+
+
+def test_two_modules_share_a_name_only_where_the_folder_makes_them_a_pair():
+    homes = {}
+    for path in (*FILES, *tools()):
+        if path.parent.name not in PAIRED and not path.stem.startswith("__"):
+            homes.setdefault(path.stem, []).append(str(path.relative_to(ROOT)))
+    assert not [paths for paths in homes.values() if len(paths) > 1]
+
+
 def test_no_two_modules_import_each_other():
     TopologicalSorter(
         {
@@ -213,7 +224,8 @@ def unreached(modules, cells):
 def test_something_uses_every_function():
     modules = [path.read_text(encoding="utf-8") for path in [*FILES, *tools()]]
     assert unreached(modules, cells("code")) == {
-        "_ipython_display_",  # Jupyter calls it
+        "_ipython_display_",  # Jupyter calls these two
+        "_repr_mimebundle_",
         "wrong_answers",  # the tests of checks call it
     }
 

@@ -1,4 +1,4 @@
-"""The tool `norm_placement`: its variants of the block, its rows, the stored ones again."""
+"""The tool `norm_placement`: its variants and rows, and that stored ones can be measured again."""
 
 import pandas as pd
 import pytest

@@ -1,4 +1,4 @@
-"""The paper index: the page is what the command writes, and every link leads to what it names."""
+"""The paper index: the stored page is what the command writes, and its links are right."""
 
 import copy
 import re
@@ -34,10 +34,7 @@ def group(title):
 
 
 def numbers(text):
-    """The different numbers of a text in their order.
-
-    Those in names do not count: L/16, ImageNet-21k, JFT-300M, appendix B.1.
-    """
+    """The numbers of a text in their order, but for those in names: L/16, JFT-300M, appendix B.1"""
     found = re.findall(r"(?<![\w./-])\d[\d,]*(?:\.\d+)?(?:e-\d+)?(?!\w)", text)
     return list(dict.fromkeys(float(number.replace(",", "")) for number in found))
 

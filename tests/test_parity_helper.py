@@ -1,4 +1,4 @@
-"""The helper behind every proof of equality: it touches all parameters, and no wrong one hides."""
+"""The helper behind every proof of equality: a wrong model cannot hide behind it."""
 
 import pytest
 import torch

@@ -1,7 +1,4 @@
-"""The repository's public address: in one place, from there wherever it is needed.
-
-And gone again without a trace.
-"""
+"""The repository's public address: in one place, wherever it is needed, and gone again."""
 
 import json
 import re
@@ -166,11 +163,14 @@ def test_what_github_allows_is_allowed(words):
 
 @pytest.mark.parametrize(
     "words",
-    ["", "a", "/", "a/", "/b", "a/b/c", "a/b/", "https://github.com/a/b", "github.com/a/b",
-     "git@github.com:a/b", "a b", "a b/c", "a/b c", " a/b", "a/b\n", "-a/b", "a-/b", "a--b/c",
-     "a_b/c", "a.b/c", "../b", "a/.", "a/..", "a/b.git", "a/B.GIT", "a/b.wiki", "ä/b", "a/ä",
-     "\u017f/b", "a/b\"", "a" * 40 + "/b", "a/" + "b" * 101],
-)  # fmt: skip
+    [
+        *("", "a", "/", "a/", "/b", "a/b/c", "a/b/", "../b", "a/.", "a/.."),
+        *("https://github.com/a/b", "github.com/a/b", "git@github.com:a/b"),
+        *("a b", "a b/c", "a/b c", " a/b", "a/b\n", 'a/b"'),
+        *("-a/b", "a-/b", "a--b/c", "a_b/c", "a.b/c", "a/b.git", "a/B.GIT", "a/b.wiki"),
+        *("ä/b", "a/ä", "\u017f/b", "a" * 40 + "/b", "a/" + "b" * 101),
+    ],
+)
 def test_nonsense_is_refused(words):
     with pytest.raises(ValueError, match="wanted OWNER/NAME") as error:
         publish.address(words)
@@ -256,7 +256,11 @@ def test_a_notebook_opened_alone_finds_what_it_imports():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     fetched = re.findall(r'"(\w+)"', re.search(r"url, (.*)\]", setup_source(HOME))[1])
     # Colab and Kaggle have these; the last three come with a kernel and with matplotlib
-    there = names(project["dependencies"]) | {"IPython", "psutil", "PIL"}
+    there = names(project["dependencies"]) | {
+        "IPython",
+        "psutil",
+        "PIL",
+    }
     imported = set()
     for path in all_notebooks():
         for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:

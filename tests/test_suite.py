@@ -1,4 +1,4 @@
-"""The suite's own settings: what it leaves out, starts with, blurs, and leaves behind."""
+"""The suite's own settings: what it leaves out, starts with, and does not compare."""
 
 import re
 import tomllib

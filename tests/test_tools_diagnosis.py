@@ -1,4 +1,4 @@
-"""The tool that plants faults: what it draws, that its faults are faults, its stored table."""
+"""The tool that plants faults: what it draws, that they are faults, what its table shows."""
 
 import pandas as pd
 import pytest

@@ -1,4 +1,4 @@
-"""The tools of the experiments: small ones of the same form; each goes on where it stopped."""
+"""The tools of the experiments: small ones, whole; and that each goes on where it stopped."""
 
 from itertools import pairwise
 

@@ -149,10 +149,7 @@ def test_the_table_says_what_is_missing(quick, monkeypatch, tmp_path, capsys):
 
 
 def results(**changes):
-    """A stored run of known numbers.
-
-    At a batch of 4, ours reads 2, 4 and 4 images a second, timm 2, 2 and 1.
-    """
+    """A stored run: at a batch of 4, ours reads 2, 4 and 4 images a second, timm 2, 2 and 1"""
     speed = {"what": "training", "shape": "Ti/16", "precision": "float32", "batch": 4}
     speed |= {
         "multiply_adds": 100,
@@ -161,27 +158,13 @@ def results(**changes):
     }
     faster = speed | {"what": "inference", "peak": 1000}
     faster |= {"values": {"ours": [0.5] * 3, "timm": [0.25] * 3, "torchvision": [0.5] * 3}}
+    imports = {"torch": [2, 2, 2], "ours": [0.01] * 3, "timm": [3, 4, 5], "torchvision": [2] * 3}
+    builds = {name: [0.25] for name in ("ours", "timm", "torchvision")}
+    peaks = {"ours": [1e9], "timm": [2e9], "torchvision": [3e9]}
     costs = [
-        {
-            "what": "import",
-            "values": {
-                "torch": [2, 2, 2],
-                "ours": [0.01] * 3,
-                "timm": [3, 4, 5],
-                "torchvision": [2] * 3,
-            },
-        },
-        {
-            "what": "build",
-            "shape": "Ti/16",
-            "values": {name: [0.25] for name in ("ours", "timm", "torchvision")},
-        },
-        {
-            "what": "memory",
-            "shape": "Ti/16",
-            "precision": "bfloat16",
-            "values": {"ours": [1e9], "timm": [2e9], "torchvision": [3e9]},
-        },
+        {"what": "import", "values": imports},
+        {"what": "build", "shape": "Ti/16", "values": builds},
+        {"what": "memory", "shape": "Ti/16", "precision": "bfloat16", "values": peaks},
     ]
     about = {"machine": "an abacus", "device": "CPU", "precisions": ["float32"], "bf16_units": True}
     versions = {"ours": "0.1", "torchvision": "0.2", "timm": "1.0"}

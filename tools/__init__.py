@@ -1,4 +1,4 @@
-"""What maintainers and teachers run, each as `python -m tools.NAME` in the folder of the repository.  See README.md here."""
+"""What maintainers and teachers run here, as `python -m tools.NAME`.  See README.md."""
 
 import argparse
 import sys
@@ -8,7 +8,10 @@ from types import ModuleType
 
 
 def main(tool: ModuleType | None = None, words: Sequence[str] | None = None) -> int:
-    """Run a tool: a module with a docstring, `run(args)` -> exit status or None and, for arguments, `add_arguments(parser)`.
+    """Run a tool and return its exit status.
+
+    A tool is a module with a docstring, `run(args)`, which returns an exit status or None, and
+    `add_arguments(parser)` if it has any.
 
     tool : by default the one that Python was started with
     words: the arguments, by default those of the command line

@@ -1,6 +1,7 @@
-"""Measure what the README promises, on this machine: the time to import, and accuracies after training for a given time.
+"""Measure what the README promises, on this machine: time to import, and accuracy after training.
 
-Run nothing else at the same time. `python -m tools.experiments.libraries` compares the model with those of other libraries.
+Run nothing else at the same time. `python -m tools.experiments.libraries` compares the model with
+those of other libraries.
 
 Examples:
 
@@ -31,9 +32,8 @@ DEFAULT = ("import", "digits-3s", "digits", "digits-60s")  # those that need no 
 
 def add_arguments(parser: ArgumentParser) -> None:
     about = f"what to measure: {', '.join(PARTS)} (default: {', '.join(DEFAULT)})"
-    parser.add_argument(
-        "parts", nargs="*", metavar="PART", help=about
-    )  # choices would refuse none at all
+    # choices would refuse none at all
+    parser.add_argument("parts", nargs="*", metavar="PART", help=about)
     parser.add_argument(
         "--seeds", type=positive_int, default=5, help="training runs for each goal (default: 5)"
     )
@@ -65,7 +65,8 @@ def bench_import(rounds: int) -> None:
     """Print the time of an import in a new process, and how much of it is not torch's."""
 
     def seconds(before: str, statement: str) -> float:
-        code = f"{before}\nimport time; start = time.perf_counter(); {statement}; end = time.perf_counter()"
+        now = "time.perf_counter()"
+        code = f"{before}\nimport time; start = {now}; {statement}; end = {now}"
         return statistics.median(run_fresh(code, "end - start") for _ in range(rounds))
 
     print(f"import (seconds, new process, median of {rounds})")
@@ -83,8 +84,9 @@ def run_fresh(code: str, answer: str) -> Any:
 
 
 def bench_goal(name: str, seeds: int) -> None:
-    """Train a goal's settings once for each seed; print the test accuracy and the seconds of training."""
-    import torch._dynamo  # torch loads it with the first optimizer: seconds that are no training  # noqa: F401
+    """Train a goal's settings once for each seed; print test accuracy and seconds of training."""
+    # torch loads it with the first optimizer: seconds that are no training
+    import torch._dynamo  # noqa: F401
 
     from vit_helpers.data import load
     from vit_helpers.training import evaluate, fit, set_seed
@@ -106,10 +108,8 @@ def bench_goal(name: str, seeds: int) -> None:
             flush=True,
         )
     std = statistics.stdev(accuracies) if seeds > 1 else 0.0
-    print(
-        f"  mean    test accuracy {statistics.mean(accuracies):.4f}, standard deviation {std:.4f}, ",
-        end="",
-    )
+    mean = statistics.mean(accuracies)
+    print(f"  mean    test accuracy {mean:.4f}, standard deviation {std:.4f}, ", end="")
     print(f"training {statistics.mean(times):.1f} s (longest {max(times):.1f} s)\n")
 
 

@@ -1,9 +1,10 @@
-"""Build the series as a web site: live page, notebooks with stored outputs, folded solutions, the code, and a search.
+"""Build the series as a web site: live page, notebooks, folded solutions, the code, and a search.
 
-In the table of contents, a further page stands under its core page.
-Where a notebook has stored the picture of a widget, the site shows the widget itself, without a kernel. Neither building nor
-reading needs a network: open index.html in the folder, or put the folder on any web server. Any warning of Sphinx stops the
-build and leaves the folder as it was. Buttons for Colab appear once `python -m tools.publish` was run.
+In the table of contents, a further page stands under its core page. Where a notebook has stored the
+picture of a widget, the site shows the widget itself, without a kernel. Neither building nor
+reading needs a network: open index.html in the folder, or put the folder on any web server. Any
+                         warning of Sphinx stops the build and leaves the folder as it was. Buttons
+                         for Colab appear once `python -m tools.publish` was run.
 """
 
 import argparse
@@ -39,19 +40,21 @@ from tools.execute import (
 )
 
 MARK = Path("_static", "vit_helpers.css")  # by this file a folder is known to be a book
+# for the slides too
 NEEDED = (
     "myst_nb",
     "sphinx_book_theme",
     "sphinx-mathjax-offline",
     "sphinx_revealjs",
-)  # for the slides too
+)
 SETTINGS = tomllib.loads((STATIC / "sphinx.toml").read_text(encoding="utf-8"))
 LIVE = ROOT / "vit_helpers" / "live" / "page.html"  # the first page of the site
 PACKAGE = ROOT / "vit_helpers" / "__init__.py"
+# pages of the book alone
 SOLUTIONS, TESTS = (
     ROOT / "notebooks" / "solutions" / "index.md",
     ROOT / "tests" / "index.md",
-)  # pages of the book alone
+)
 READMES = [
     ROOT / folder / "README.md" for folder in ("vit_helpers", "vit_helpers/results", "tools")
 ]
@@ -83,7 +86,8 @@ def run(args: argparse.Namespace) -> None:
 def put_into(folder: Path, mark: Path, make: Callable[[Path, Path], None]) -> None:
     """Fill a folder with the site that `make(pages, site)` makes.
 
-    mark: the file by which a folder is known to hold such a site already; any other that is not empty is left alone
+    mark: the file by which a folder is known to hold such a site already; any other folder that is
+          not empty is left alone
     """
     if missing := [name for name in NEEDED if find_spec(name) is None]:
         raise ValueError(
@@ -103,7 +107,7 @@ def put_into(folder: Path, mark: Path, make: Callable[[Path, Path], None]) -> No
 
 
 def make_book(pages: Path, site: Path) -> None:
-    """Write the site, where the repository is published with links to files of it that are not pages."""
+    """Write the site; links to files that are not pages lead to the published repository."""
     from vit_helpers.live.page import live_page
 
     address, answers = home(), solutions()
@@ -141,9 +145,10 @@ def make_site(
     settings: dict[str, Any],
     *static: str,
 ) -> None:
-    """Make a site of {path of a file: text of its page} and static files; ValueError where Sphinx warns.
+    """Make a site of {path of a file: text of its page} and static files.
 
-    pages: a folder for what Sphinx reads, like that of the repository
+    pages : a folder for what Sphinx reads, like that of the repository
+    raises: ValueError where Sphinx warns
     """
     from sphinx.application import Sphinx
 
@@ -185,7 +190,7 @@ def place_in_contents(path: Path) -> tuple[str, bool]:
 
 
 def contents(paths: Iterable[Path], caption: str | None = None) -> str:
-    """A list of pages, with a caption only in the sidebar; notebooks have the names that README gives them."""
+    """A list of pages, its caption only in the sidebar; README gives the notebooks' names."""
     named = {
         target(link, README): words
         for words, link in LINK.findall(markdown(README))
@@ -205,7 +210,7 @@ def contents(paths: Iterable[Path], caption: str | None = None) -> str:
 
 
 def target(link: str, path: Path) -> Path | None:
-    """The file that a link in the file at `path` leads to, for a folder its __init__.py; None outside of ROOT."""
+    """The file that a link in a file leads to, of a folder its __init__.py; None outside ROOT."""
     if link.endswith("#the-live-page"):  # a section of a README for readers who don't have the page
         return LIVE
     found = Path(os.path.normpath(path.parent / link.partition("#")[0]))
@@ -220,7 +225,7 @@ def target(link: str, path: Path) -> Path | None:
 
 
 def tidied(text: str, path: Path, pages: Collection[Path], address: str) -> str:
-    """Markdown of the file at `path`, for its page: links lead to pages, else to the repository, else nowhere."""
+    """Markdown for a file's page: links lead to pages, else to the repository, else nowhere."""
 
     def relinked(match: re.Match[str]) -> str:
         words, link = match.groups()
@@ -252,7 +257,7 @@ def anchor_of(link: str, page: Path) -> str:
 
 
 def code_files(prose: Iterable[Path]) -> list[Path]:
-    """The modules that notebooks teach, every other code file that the prose links to, and the __init__.py above them."""
+    """The modules that notebooks teach or the prose links to, and the __init__.py above them."""
     taught = [
         path
         for path in PACKAGE.parent.rglob("*.py")
@@ -281,7 +286,7 @@ def markdown(path: Path) -> str:
 
 
 def code_page(path: Path, code: list[Path]) -> str:
-    """The source of a file and of the table of its name, if there is one; a folder's __init__.py lists the others too."""
+    """The source of a file and of the table of its name; __init__.py lists the others."""
     is_folder = path.name == "__init__.py"
     page = f"# {path.parent.name if is_folder else path.name}\n"
     for file in filter(Path.is_file, (path, path.with_suffix(".toml"))):
@@ -295,7 +300,7 @@ def code_page(path: Path, code: list[Path]) -> str:
 
 
 def notebook_page(path: Path, tidy: Callable[[str, Path], str]) -> str:
-    """A notebook with its setup folded, a folded solution after each exercise, and widgets instead of their pictures."""
+    """A notebook with setup and solutions folded, and widgets instead of their pictures."""
     from vit_helpers.live import Explorer
 
     book, answers, cells = nbformat.read(path, as_version=4), solutions_of(path, tidy), []
@@ -315,7 +320,7 @@ def notebook_page(path: Path, tidy: Callable[[str, Path], str]) -> str:
 
 
 def solutions_of(path: Path, tidy: Callable[[str, Path], str]) -> dict[str, str]:
-    """{name of an exercise's check: how to solve it, as Markdown}, from the solutions to the notebook at `path`."""
+    """How to solve each exercise, {name of its check: Markdown}, from a notebook's solutions."""
     path = ROOT / "notebooks" / "solutions" / path.name
     if not path.is_file():
         return {}
@@ -347,7 +352,7 @@ def alt_texts() -> dict[str, str]:
 
 
 def finish_page(app: Any, doctree: Any, alt: dict[str, str]) -> None:
-    """Images get their alt text, code what sphinx-revealjs asks of it, lines of code an anchor (#L12, as on GitHub)."""
+    """Give images their alt text, and lines of code an anchor (#L12, as on GitHub)."""
     from docutils import nodes
 
     for image in doctree.findall(nodes.image):

@@ -1,9 +1,10 @@
 """Make a course for nbgrader from the notebooks' exercises, marked by our checks.
 
-Writes a folder with nbgrader_config.py and, for each notebook, an assignment source/NAME/NAME.ipynb: each exercise with what
-it needs from its notebook, the solution, which nbgrader removes for the students, and a locked cell that gives the points.
-The exercises of a further page come last in the assignment of its core page. Go on in that folder with
-`nbgrader generate_assignment NAME`, `autograde` and `generate_feedback`. TEACHING.md says more.
+Writes a folder with nbgrader_config.py and, for each notebook, an assignment
+source/NAME/NAME.ipynb: each exercise with what it needs from its notebook, the solution, which
+nbgrader removes for the students, and a locked cell that gives the points. The exercises of a
+further page come last in the assignment of its core page. Go on in that folder with `nbgrader
+generate_assignment NAME`, `autograde` and `generate_feedback`. TEACHING.md says more.
 """
 
 import argparse
@@ -76,20 +77,19 @@ def read_assignment(name: str) -> NotebookNode:
 
 
 class Exercise(NamedTuple):
-    """One exercise: its check, the name to answer under, its cells from the heading to the answer, and their metadata."""
+    """One exercise: its check, the name of the answer, and its cells up to the answer."""
 
     check: str
     answer: str
     level: int
     prose: str  # its first cell, from the heading on
     cells: list[NotebookNode]
-    before: list[
-        str
-    ]  # the statements of the notebook up to its heading, without those of other answers
+    # the statements of the notebook up to its heading, without those of other answers
+    before: list[str]
 
 
 def exercises(lesson: NotebookNode) -> list[Exercise]:
-    """The exercises of a notebook: from the heading before it to each cell with `exercise` in its metadata."""
+    """The exercises of a notebook: from a heading to each cell with `exercise` in its metadata."""
     found, before = list[Exercise](), list[str]()
     for number, cell in enumerate(lesson.cells):
         if cell.cell_type == "markdown" and "### Exercise" in cell.source:
@@ -110,7 +110,7 @@ def exercises(lesson: NotebookNode) -> list[Exercise]:
 
 
 def assignment(name: str, pages: list[NotebookNode], solutions: NotebookNode) -> NotebookNode:
-    """The notebook for nbgrader's folder `source`, from a core page, its further page and the one with their solutions."""
+    """Make a notebook for nbgrader's folder `source`, from pages and their solutions."""
     setup = next(cell.source for cell in pages[0].cells if is_setup(cell))
     cells = [
         new_markdown_cell(ABOUT.format(name=name).strip()),
@@ -125,7 +125,7 @@ def assignment(name: str, pages: list[NotebookNode], solutions: NotebookNode) ->
 
 
 def exercise_cells(lesson: NotebookNode, solutions: NotebookNode) -> list[NotebookNode]:
-    """The cells of all exercises of a page; a further page does not know the names of its core page."""
+    """The cells of all exercises of a page, which knows no names of other pages."""
     cells, known = list[NotebookNode](), names(COMMON)[0]
     for exercise in exercises(lesson):
         points = f"{exercise.level} point{'s' * (exercise.level > 1)}"
@@ -162,7 +162,7 @@ def graded(
 
 
 def comes_along(exercise: Exercise, known: set[str]) -> list[str]:
-    """The statements that an exercise needs from its notebook: for its code, and for the names that its prose mentions."""
+    """The statements that an exercise needs from its notebook, for its code and its prose."""
     _, wanted = names(page(code(exercise.cells)))
     tools = [text for text in exercise.before if re.match(r"import |from |def |class |@", text)]
     named = re.findall(r"\w+", " ".join(re.findall(r"`([^`]+)`", exercise.prose)))
@@ -171,7 +171,7 @@ def comes_along(exercise: Exercise, known: set[str]) -> list[str]:
 
 
 def solved(exercise: Exercise, solutions: NotebookNode, known: set[str]) -> str:
-    """The cell of the answer: the stub, and the solution between nbgrader's marks, which it removes for the students."""
+    """The cell of the answer: the stub, and between nbgrader's marks the solution."""
     stub, done = re.split(r"^(?=done = )", exercise.cells[-1].source, flags=re.M)
     before: list[str] = []
     for source in code(solutions.cells):
@@ -222,7 +222,7 @@ def statements(source: str) -> list[str]:
 
 
 def names(source: str) -> tuple[set[str], set[str]]:
-    """The names that code binds for what comes after it, and those that it needs from what came before."""
+    """The names that code binds for what comes after, and those that it needs from before."""
     top = symtable.symtable(source, "cell", "exec")
     binds = {
         name.get_name() for name in top.get_symbols() if name.is_assigned() or name.is_imported()

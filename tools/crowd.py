@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -90,7 +91,7 @@ def measure(size: str, steps: int, environment: dict[str, str]) -> dict[str, flo
     return seconds
 
 
-Process = subprocess.Popen[str]
+Process = subprocess.Popen[Any]
 
 
 @contextmanager
@@ -98,7 +99,7 @@ def training(size: str, environment: dict[str, str]) -> Iterator[Process]:
     """A process that trains on request, and is killed at the end."""
     kept = {name: value for name, value in os.environ.items() if name not in VARIABLES}
     command = [sys.executable, "-m", "tools.crowd", "--train", size]
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     process = subprocess.Popen(command, cwd=ROOT, env=kept | environment, text=True, **pipes)
     with ended(process):
         yield process

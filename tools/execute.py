@@ -5,8 +5,8 @@ stored together, or not at all if its code is the same and its outputs differ fr
 only in what tests/nbval_sanitize.cfg blurs (times, speeds) and in the images of cells tagged
 nbval-ignore-output. Hashes of code and outputs in the notebook's metadata tell a test what was
 changed later. Each line printed ends with seconds and peak memory of the notebook's kernel. With
---cards these are written into the table at the top of the notebook, with the reader's minutes and the
-outputs of the same run. A core page also has them in its row of README.md.
+--cards these are written into the table at the top of the notebook, with the reader's minutes and
+the outputs of the same run. A core page also has them in its row of README.md.
 """
 
 import argparse
@@ -32,7 +32,7 @@ from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernel
 from nbformat import NotebookNode
 
 from tools import main
-from tools.reading import exercise_minutes, format_minutes, reading_minutes
+from tools.page_length import exercise_minutes, format_minutes, reading_minutes
 from vit_helpers import __version__
 
 ROOT = Path(__file__).parents[1]
@@ -67,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def all_notebooks() -> list[Path]:
-    """Every core page, further page and notebook with solutions, without copies in other folders."""
+    """Every core page, further page and notebook with solutions; no copies in other folders."""
     return [*lessons(), *further_pages(), *solutions()]
 
 
@@ -139,9 +139,8 @@ def store(new: NotebookNode, old: NotebookNode) -> str:
         cell["id"] = f"cell-{number:03d}"
         for output in cell.get("outputs", []):
             output.pop("transient", None)
-            output.get("data", {}).pop(
-                WIDGET, None
-            )  # stored, it would refer to sliders that no longer exist
+            # stored, it would refer to sliders that no longer exist
+            output.get("data", {}).pop(WIDGET, None)
     same = old.metadata.get("executed", {}).get("code") == hashes(new)["code"]
     if same and [blur(cell, rules) for cell in code_cells(new)] == [
         blur(cell, rules) for cell in code_cells(old)
@@ -303,11 +302,11 @@ def write_costs(
 
 
 def write_minutes(book: NotebookNode, card: NotebookNode) -> str:
-    """Write the reader's minutes into the card, whose own words count too; what README.md says of them."""
+    """Write the reader's minutes into the card, whose own words count; return what README says."""
     exercises = exercise_minutes(book)
     for _ in range(2):  # the first time, the row may still have other words, and fewer
         row = f"| your time | {format_minutes(reading_minutes(book), exercises)} |"
-        card.source = TIME_ROW.sub(lambda _, row=row: row, card.source)
+        card.source = TIME_ROW.sub(row, card.source)
     return f"{reading_minutes(book)}+{sum(exercises)}"
 
 

@@ -1,8 +1,8 @@
-"""Write the paper index: where each equation, table, figure and section of the paper is built, shown and tested.
+"""Write the paper index: where each equation, table and section of the paper is built and tested.
 
-Its one source is tools/paper_index.toml, which names places by what they contain: a heading and a cell's first line, an
-object and a piece of its text, a test. Line numbers are looked up each time. Where something is not found, or found twice,
-all such cases are reported and nothing is written.
+Its one source is tools/paper_index.toml, which names places by what they contain: a heading and a
+cell's first line, an object and a piece of its text, a test. Line numbers are looked up each time.
+Where something is not found, or found twice, all such cases are reported and nothing is written.
 """
 
 import argparse
@@ -30,8 +30,10 @@ def run(args: argparse.Namespace) -> None:
 
 
 def page(source: dict[str, Any]) -> str:
-    """The text of the page from a source as in SOURCE: an entry has "paper" and "says", and lists of places to find under
-    "notebook", "code" and "test", or says under "missing" why the part is not reproduced.
+    """The text of the page from a source as in SOURCE.
+
+    An entry has "paper" and "says", and lists of places to find under "notebook", "code" and
+    "test", or says under "missing" why the part is not reproduced.
 
     raises: ValueError that names all places not found, or an entry that is not as above
     """
@@ -80,7 +82,7 @@ def places(entry: Entry, kind: str, lost: list[str]) -> Iterator[str]:
 
 
 def in_notebook(name: str, heading: str, cell: str | None = None) -> str:
-    """Link to a section of a notebook, and of its code cells the one that begins with the line `cell`.
+    """Link to a section of a notebook, and to the code cell in it whose first line is `cell`.
 
     name: as 03_attention, or further/03_attention for the further page
     """
@@ -89,9 +91,8 @@ def in_notebook(name: str, heading: str, cell: str | None = None) -> str:
     ]  # a heading, and the first lines of the code cells below it
     for each in json.loads(read(f"notebooks/{name}.ipynb"))["cells"]:
         if each["cell_type"] == "markdown":
-            prose = re.sub(
-                r"^```.*?^```", "", "".join(each["source"]), flags=re.S | re.M
-            )  # a comment in code is no heading
+            # a comment in code is no heading
+            prose = re.sub(r"^```.*?^```", "", "".join(each["source"]), flags=re.S | re.M)
             sections += [(found, []) for found in re.findall(r"^#+ (.+)$", prose, re.M)]
         else:
             sections[-1][1].append("".join(each["source"][:1]).rstrip("\n"))
@@ -108,7 +109,7 @@ def in_notebook(name: str, heading: str, cell: str | None = None) -> str:
 
 
 def in_code(module: str, name: str, text: str = "") -> str:
-    """Link to an object of a module, and to the one of its lines that contains `text`; by default the first."""
+    """Link to an object of a module, and to its line that contains `text`; by default the first."""
     source = read(f"vit_helpers/{module}.py")
     lines, node = source.split("\n"), cast(Any, ast.parse(source))
     for part in name.split("."):  # a definition, or an assignment
@@ -132,7 +133,8 @@ def in_tests(file: str, name: str) -> str:
     number = only(
         [n for n, line in lines if line.startswith(f"def {name}(")], f"the test {name} of {file}.py"
     )
-    return f"[{name.removeprefix('test_').replace('_', ' ')}](../tests/{file}.py#L{number}) ({file}.py)"
+    title = name.removeprefix("test_").replace("_", " ")
+    return f"[{title}](../tests/{file}.py#L{number}) ({file}.py)"
 
 
 FINDERS: dict[str, Callable[..., str]] = {

@@ -3,12 +3,15 @@
 scattered: classifies digits among clutter, all ten of them
 seven    : the same, but only 0 to 6
 masked   : reconstructs hidden patches of plain digits, without labels
-photos   : classifies color photographs of CIFAR-10; calibrated, and with what `predict` needs to notice unfamiliar ones
-eight    : classifies those of eight classes, without cats and dogs, which `tools.experiments.transfer` has it learn later
+photos   : classifies color photographs of CIFAR-10; calibrated, and with what `predict` needs to
+           notice unfamiliar ones
+eight    : classifies those of eight classes, without cats and dogs, which
+           `tools.experiments.transfer` has it learn later
 
-Each is written to FOLDER/NAME-SEED.safetensors in float16, with how it was trained. Those in vit_helpers/weights, which
-`load_pretrained("ours:NAME")` returns, have seed 0. The first two take some ten minutes each on one core, photos an hour and
-a half on two that have units for bfloat16 (on others twice as long), and eight half as long as photos.
+Each is written to FOLDER/NAME-SEED.safetensors in float16, with how it was trained. Those in
+vit_helpers/weights, which `load_pretrained("ours:NAME")` returns, have seed 0. The first two take
+some ten minutes each on one core, photos an hour and a half on two that have units for bfloat16 (on
+others twice as long), and eight half as long as photos.
 """
 
 import tomllib
@@ -17,6 +20,7 @@ from pathlib import Path
 from typing import cast
 
 import torch
+from torch import Tensor
 
 from tools import main
 from vit_helpers.cli import positive_int
@@ -115,7 +119,7 @@ def reconstruct(model: ViT, batches: Batches, settings: RunSettings) -> ViT:
 def classify(
     model: ViT, batches: Batches, data: Data, settings: RunSettings, checkpoint: Checkpoint
 ) -> dict[str, str]:
-    """Train a classifier, round its weights to 16 bits, and return what their file says about the training."""
+    """Train a classifier, round its weights to 16 bits, and return the notes for their file."""
     some = subset(
         data.validation, sample_rows(data.validation.labels, 1000)
     )  # enough to see how it goes
@@ -132,9 +136,8 @@ def classify(
         split: evaluate(model, data.batches(split, 500)).accuracy
         for split in ("validation", "test")
     }
-    print(
-        f"{minutes:.0f} minutes, accuracy: validation {accuracy['validation']:.4f}, test {accuracy['test']:.4f}"
-    )
+    scores = ", ".join(f"{split} {accuracy[split]:.4f}" for split in ("validation", "test"))
+    print(f"{minutes:.0f} minutes, accuracy: {scores}")
     return {
         "minutes": f"{minutes:.0f}",
         **{f"{split} accuracy": f"{share:.4f}" for split, share in accuracy.items()},
@@ -143,19 +146,21 @@ def classify(
 
 @torch.no_grad()
 def calibrate(model: ViT, data: Data) -> dict[str, str]:
-    """Make the probabilities fit the validation split, and return a note of which images are familiar."""
+    """Fit the probabilities to the validation split; return a note of what is familiar."""
     logits, labels = predict(model, data.batches("validation", 500))
     temperature = fit_temperature(logits, labels)
     for parameter in model.head.parameters():
         parameter.div_(temperature)
-    some = subset(data.train, sample_rows(data.train.labels, 10_000))
-    rows = (Batches(some, 500, data.normalize), data.batches("validation", 500))
-    features, new = (
-        torch.cat([model.pool(model.forward_features(x)) for x, _ in batches]) for batches in rows
-    )
+
+    def features_of(batches: Batches) -> Tensor:
+        return torch.cat([model.pool(model.forward_features(images)) for images, _ in batches])
+
+    part = subset(data.train, sample_rows(data.train.labels, 10_000))
+    features = features_of(Batches(part, 500, data.normalize))
+    new = features_of(data.batches("validation", 500))
     return {
         "temperature": f"{temperature:.3f}",
-        NOTE: Familiarity.from_features(features, some.labels, new).to_note(),
+        NOTE: Familiarity.from_features(features, part.labels, new).to_note(),
     }
 
 

@@ -1,8 +1,9 @@
-"""Write the repository's address on GitHub into notebooks and README.md: links to Colab and Kaggle, and what to clone.
+"""Write the repository's address on GitHub into notebooks (Colab, Kaggle) and README.md.
 
-The address is kept in pyproject.toml. It also goes into the first cell and the setup cell of every notebook, which installs
-the package at the tag of this version, and between two comments of README.md. Nothing is sent. Another OWNER/NAME moves it
-all; the same one again gives a new notebook what the others have. Links are to the branch main.
+The address is kept in pyproject.toml. It also goes into the first cell and the setup cell of every
+notebook, which installs the package at the tag of this version, and between two comments of
+README.md. Nothing is sent. Another OWNER/NAME moves it all; the same one again gives a new notebook
+what the others have. Links are to the branch main.
 """
 
 import argparse
@@ -17,7 +18,8 @@ from tools.execute import PROJECT, README, ROOT, STATIC, TAG, all_notebooks, is_
 GITHUB = "https://github.com/"
 # the rules of github.com for OWNER/NAME
 REPOSITORY = re.compile(
-    r"(?=.{1,39}/)[A-Za-z0-9]+(-[A-Za-z0-9]+)*/(?!\.{1,2}$)(?!.*\.(?i:git|wiki)$)[A-Za-z0-9._-]{1,100}"
+    r"(?=.{1,39}/)[A-Za-z0-9]+(-[A-Za-z0-9]+)*/"
+    r"(?!\.{1,2}$)(?!.*\.(?i:git|wiki)$)[A-Za-z0-9._-]{1,100}"
 )
 READERS = {  # where a notebook can be opened: by which address, and its badge
     "Colab": (
@@ -49,9 +51,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    texts = pages(
-        "" if args.undo else address(args.repository)
-    )  # all of them, before the first is written
+    # all of them, before the first is written
+    texts = pages("" if args.undo else address(args.repository))
     changed = [path for path, text in texts.items() if text.encode() != path.read_bytes()]
     for path in changed:  # stopped in between, the same command again finishes the work
         path.write_bytes(texts[path].encode())
@@ -60,9 +61,7 @@ def run(args: argparse.Namespace) -> None:
         or "nothing to change"
     )
     if changed and not args.undo:
-        print(
-            f"next: commit, tag that {TAG}, and push both: the notebooks install the package at this tag"
-        )
+        print(f"next: commit, tag that {TAG}, and push both: the notebooks install from this tag")
 
 
 def address(repository: str) -> str:

@@ -1,8 +1,8 @@
-"""Make slides of the core pages for a projector, a deck each, from the stored outputs; offline, like the book.
+"""Make slides of the core pages for a projector, a deck each, from stored outputs; offline.
 
-A heading starts a slide, and so does every cell and every image, which stands under the heading of its section. Long prose
-is divided. Setup, solutions and cells that only draw are left out. Space and the arrow keys go on, S opens the speaker's
-view, F fills the screen, O shows all slides.
+A heading starts a slide, and so does every cell and every image, which stands under the heading of
+its section. Long prose is divided. Setup, solutions and cells that only draw are left out. Space
+and the arrow keys go on, S opens the speaker's view, F fills the screen, O shows all slides.
 """
 
 import argparse
@@ -51,7 +51,7 @@ def make_decks(pages: Path, site: Path) -> None:
 
 
 def deck(path: Path) -> str:
-    """A notebook without its setup, cut into slides: a cell that draws as two, the code and its image."""
+    """A notebook without its setup, cut into slides: of a cell that draws two, code and image."""
     book, cells = nbformat.read(path, as_version=4), []
     for cell in book.cells:
         if cell.cell_type == "markdown":
@@ -66,7 +66,7 @@ def deck(path: Path) -> str:
 
 
 def split_prose(text: str) -> Iterator[str]:
-    """Parts of a text that fit on slides: whole paragraphs, lists and tables, headings with what follows them."""
+    """Parts of a text that fit on slides: whole paragraphs, lists, tables, headings with text."""
     part = ""
     for block in (match[0] for match in BLOCK.finditer(text.strip())):
         is_heading = block.startswith("#")
@@ -81,7 +81,7 @@ def split_prose(text: str) -> Iterator[str]:
 
 
 def code_slides(cell: NotebookNode) -> Iterator[NotebookNode]:
-    """The slides of a code cell: its code, unless it only draws, and under the section's heading its image."""
+    """The slides of a code cell: its code, unless it only draws, and its image with a heading."""
     has_image = any(
         kind.startswith("image/") for output in cell.outputs for kind in output.get("data", {})
     )

@@ -1,4 +1,4 @@
-"""How many processors a program may use: fewer than the machine has, where a container or its user grants fewer."""
+"""How many processors a program may use: those of the machine, or what a container grants."""
 
 import os
 import re
@@ -10,7 +10,7 @@ OWN_CGROUPS = Path("/proc/self/cgroup")
 
 
 def count_cpus() -> float:
-    """Count the processors that this process may use: those that it is bound to, or what its container grants.
+    """Count the processors that this process may use: those it is bound to, or its container's.
 
     >>> 0 < count_cpus() <= os.cpu_count()
     True
@@ -25,7 +25,7 @@ def count_cpus() -> float:
 
 
 def read_quota() -> float:
-    """Read how many processors Linux's cgroups, version 1 or 2, grant this process; infinity without a limit."""
+    """Read how many processors Linux's cgroups grant this process; infinity without a limit."""
     quotas = [inf]
     for line in read_text(OWN_CGROUPS).splitlines():
         _, controllers, name = line.split(":", 2)
@@ -39,7 +39,7 @@ def read_quota() -> float:
 
 
 def read_one_quota(folder: Path) -> float:
-    """Read the quota of one cgroup, which is two numbers: microseconds of all processors in each period."""
+    """Read the quota of one cgroup: microseconds of all processors in each period."""
     text = read_text(folder / "cpu.max")  # version 2: "150000 100000", or "max 100000"
     if not text:
         quota, period = (read_text(folder / f"cpu.cfs_{name}_us") for name in ("quota", "period"))

@@ -1,1 +1,1 @@
-"""What made `vit_helpers/results/`, each as `python -m tools.experiments.NAME`; the tables there name their commands."""
+"""What made the tables in `vit_helpers/results/`, as `python -m tools.experiments.NAME`."""

@@ -1,9 +1,11 @@
-"""Test accuracies on the digits by 5-fold cross-validation: each of the 1,797 images is tested once, by each seed.
+"""Test accuracies on the digits by 5-fold cross-validation.
 
-The settings are those of `python -m tools.bench`, chosen on 1,437 of the same images. A model is trained on four
-fifths and tested on the rest. The folds are drawn anew for each seed ("random"), or they are five runs of consecutive
-images ("consecutive"), so that most of the sheets of a test fold are not in training; the boundaries cut four of 14 sheets.
-Finished seeds are kept in a CSV file, and the same command goes on where it stopped.
+Each of the 1,797 images is tested once by each seed.
+The settings are those of `python -m tools.bench`, chosen on 1,437 of the same images. A model is
+trained on four fifths and tested on the rest. The folds are drawn anew for each seed ("random"), or
+they are five runs of consecutive images ("consecutive"), so that most of the sheets of a test fold
+are not in training; the boundaries cut four of 14 sheets. Finished seeds are kept in a CSV file,
+and the same command goes on where it stopped.
 """
 
 import time
@@ -42,9 +44,8 @@ def run(args: Namespace) -> None:
     print("about 0.7 hours of one thread, if nothing is stored yet", flush=True)
     for goal, kind, seed in product(args.goals, KINDS, range(args.seeds)):
         find_or_measure(args.out, cross_validate, goal=goal, folds=kind, seed=seed)
-    print(
-        f"\n{summary(pd.read_csv(args.out)).to_string(float_format='{:.4f}'.format)}\n\nrows: {args.out}"
-    )
+    table = summary(pd.read_csv(args.out)).to_string(float_format="{:.4f}".format)
+    print(f"\n{table}\n\nrows: {args.out}")
 
 
 def draw_folds(count: int, kind: str, seed: int) -> list[Tensor]:
@@ -56,12 +57,13 @@ def draw_folds(count: int, kind: str, seed: int) -> list[Tensor]:
 
 def cross_validate(goal: str, folds: str, seed: int) -> dict[str, Any]:
     """Train one model for each fold, and test it on that fold."""
-    settings, every = preset("digits", seed=seed, **GOALS[goal]["settings"]), every_digit()
-    right, seconds = torch.zeros(len(every), dtype=torch.bool), 0.0
-    for rows in draw_folds(len(every), folds, seed):
-        rest = torch.ones(len(every), dtype=torch.bool)
+    settings = preset("digits", seed=seed, **GOALS[goal]["settings"])
+    digits = every_digit()
+    right, seconds = torch.zeros(len(digits), dtype=torch.bool), 0.0
+    for rows in draw_folds(len(digits), folds, seed):
+        rest = torch.ones(len(digits), dtype=torch.bool)
         rest[rows] = False
-        train, test = subset(every, rest), subset(every, rows)
+        train, test = subset(digits, rest), subset(digits, rows)
         data = Data.from_splits("digits", train, test, test, CLASS_NAMES)
         set_seed(seed)
         model, batches = make_network(data, settings), make_batches(data, settings)

@@ -1,8 +1,9 @@
-"""Plant faults in small training runs, and count how often `diagnose` names them, or one that is not there.
+"""Plant faults in small training runs, and count how often `diagnose` names them, or others.
 
-Each run draws from its seed 2 to 10 of the digits, of which one makes up 1% to 50% of the images, how many images there are,
-label smoothing and mixing. A fault is planted where no class has more than 80% of the images, since otherwise a model that
-always predicts this class is nearly right. The rules of `diagnose` were made with smaller seeds.
+Each run draws from its seed 2 to 10 of the digits, of which one makes up 1% to 50% of the images,
+how many images there are, label smoothing and mixing. A fault is planted where no class has more
+than 80% of the images, since otherwise a model that always predicts this class is nearly right. The
+rules of `diagnose` were made with smaller seeds.
 """
 
 import random
@@ -27,11 +28,12 @@ from vit_helpers.training.diagnosis import diagnose
 from vit_helpers.training.presets import MIX
 from vit_helpers.vit import ViT, ViTConfig
 
+# any is right if nothing was learned
 NOTHING = (
     "constant prediction",
     "stuck at ln K",
     "no better than guessing",
-)  # any is right if nothing was learned
+)
 STEPS, BATCH, LARGEST = 120, 50, 0.8  # LARGEST: share of a class where a fault is planted
 FIRST = 13000  # seed of the stored results; the rules were changed after smaller ones
 
@@ -69,9 +71,9 @@ class Fault:
 
 def relabel(split: Split, share: float = 1.0) -> Split:
     """A share of the images get labels of others."""
-    some = (torch.rand(len(split)) < share).nonzero()[:, 0]
+    rows = (torch.rand(len(split)) < share).nonzero()[:, 0]
     labels = split.labels.clone()
-    labels[some] = labels[some[torch.randperm(len(some))]]
+    labels[rows] = labels[rows[torch.randperm(len(rows))]]
     return replace(split, labels=labels)
 
 
@@ -99,7 +101,7 @@ class Places(nn.Module):
 
 
 def other_pairs(outputs: Tensor, labels: Tensor) -> Tensor:
-    """A contrastive loss whose pairs do not belong together: each output is to find another one in the batch."""
+    """A contrastive loss of pairs that do not belong together."""
     return F.cross_entropy(outputs @ outputs.T, torch.randperm(len(outputs)))
 
 
@@ -152,7 +154,7 @@ def sources() -> tuple[Split, Split]:
 
 
 def draw_split(source: Split, plan: Plan, count: int) -> Split:
-    """Images of the plan's classes in their shares, each drawn from the source with replacement, at least one of each"""
+    """Images of the plan's classes in their shares, drawn with replacement, at least one of each"""
     rows, counts = [], [max(1, round(share * count)) for share in plan.shares]
     for digit, n in zip(plan.digits, counts, strict=True):
         pool = (source.labels == digit).nonzero()[:, 0]

@@ -1,8 +1,9 @@
 """Train the model of the live page, `ours:drawn`, and report how well it reads what others draw.
 
-It is trained on drawn strokes (`strokes`), on scribbles, which have no correct answer, and on handwritten digits of
-scikit-learn. The recipe was chosen on other strokes (`strokes_choosing`) and other handwritten digits. The report is
-about strokes that share neither shapes nor code with those (`strokes_frozen`), and about a third part of the digits.
+It is trained on drawn strokes (`strokes`), on scribbles, which have no correct answer, and on
+handwritten digits of scikit-learn. The recipe was chosen on other strokes (`strokes_choosing`) and
+other handwritten digits. The report is about strokes that share neither shapes nor code with those
+(`strokes_frozen`), and about a third part of the digits.
 """
 
 import tomllib
@@ -33,7 +34,8 @@ from vit_helpers.training.recipe import Recipe
 from vit_helpers.vit import ViT, ViTConfig
 
 SETTINGS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
-# scikit-learn's 1,797 digits come from 14 copies of one sheet: the same sequence of about 130 digits, each time in one hand
+# scikit-learn's 1,797 digits come from 14 copies of one sheet: the same sequence of about 130
+# digits, each time in one hand
 SHEETS = {"training": slice(0, 1157), "choosing": slice(1157, 1415), "frozen": slice(1415, 1797)}
 COUNTS = {"choosing": 60, "frozen": 20}  # drawings of each digit, and of each kind
 Drawing = tuple[Any, str, int]  # (H, W) from 0 to 1, the kind, the digit (-1: none)
@@ -61,15 +63,22 @@ def run(args: Namespace) -> None:
     )
     digits, scribbles = table[table["digit"] >= 0], table[table["digit"] < 0]
     print("mean and standard deviation over the seeds; of digits, then of scribbles")
-    for some, column, by in ((digits, "accuracy", "kind"), (digits, "accuracy", "digit"), (digits, "confidence", "kind"),
-                             (scribbles, "confidence", "kind")):  # fmt: skip
-        print(f"{column} by {by}\n{over_seeds(some, by, column).to_string()}\n")
+    for rows, column, by in (
+        (digits, "accuracy", "kind"),
+        (digits, "accuracy", "digit"),
+        (digits, "confidence", "kind"),
+        (scribbles, "confidence", "kind"),
+    ):
+        print(f"{column} by {by}\n{over_seeds(rows, by, column).to_string()}\n")
     print(f"rows: {args.out}")
 
 
 def drawings_for(part: str) -> list[Drawing]:
-    """What recipes are compared with, "choosing": 60 strokes of each digit, 60 scribbles, and two sheets of digits; or what
-    the model is tested with, "frozen": 20 strokes of each kind and digit, 200 scribbles, and three sheets of digits"""
+    """All drawings for one purpose.
+
+    choosing: to compare recipes: 60 strokes of each digit, 60 scribbles, two sheets of digits
+    frozen  : to test the model: 20 strokes of each kind and digit, 200 scribbles, three sheets
+    """
     count = COUNTS[part]
     strokes = (
         strokes_frozen.drawings(count)
@@ -88,7 +97,7 @@ def reduced(drawings: Iterable[Drawing]) -> list[Drawing]:
 
 
 def over_seeds(table: pd.DataFrame, by: str, column: str) -> pd.DataFrame:
-    """Mean and standard deviation over the seeds of a column's mean over all images, for each value of another"""
+    """Mean and standard deviation over the seeds of a column's mean, for each value of another"""
     total = (
         table.assign(total=table[column] * table["images"])
         .groupby([by, "seed"], sort=False)[["total", "images"]]
@@ -131,7 +140,7 @@ def train(seed: int) -> Pretrained:
 
 
 def augment(images: Tensor) -> Tensor:
-    """Move images a little, with fainter ink, and one in five as coarse as 8 x 8: (B, 1, H, W) -> (B, 1, H, W)"""
+    """Move images (B, 1, H, W) a little, with fainter ink, and one in five as coarse as 8 x 8"""
     moved = random_affine(images, degrees=3, scale=0.05) * torch.empty(
         len(images), 1, 1, 1
     ).uniform_(0.75, 1)
@@ -145,7 +154,7 @@ def augment(images: Tensor) -> Tensor:
 def training_images(
     rng: np.random.Generator, strokes: int, scribbles: int, digits: int
 ) -> tuple[Tensor, Tensor]:
-    """So many of each: images (n, 1, 16, 16), and targets (n, 10): a digit, or for a scribble all ten alike"""
+    """Images (n, 1, 16, 16) and targets (n, 10): a digit, or for a scribble all ten alike"""
     drawn = (draw_digit(SETTINGS["training"][str(i % 10)], rng) for i in range(strokes))
     canvases = chain(drawn, (draw_scribble(rng) for _ in range(scribbles)))
     written, labels = zip(*((ink, digit) for ink, _, digit in handwriting("training")), strict=True)
@@ -155,9 +164,8 @@ def training_images(
         old if i % 3 == 0 else new
         for i, (old, new) in enumerate(zip(inks, rewrite(inks), strict=True))
     )
-    images = torch.empty(
-        strokes + scribbles + digits, 1, 16, 16
-    )  # first: small tensors between large ones fragment memory
+    # first: small tensors between large ones fragment memory
+    images = torch.empty(strokes + scribbles + digits, 1, 16, 16)
     for image, ink in zip(
         images, chain((torch.tensor(np.array(x)) / 255 for x in canvases), mixed), strict=True
     ):
@@ -168,15 +176,16 @@ def training_images(
 
 def handwriting(part: str) -> Iterator[tuple[Tensor, str, int]]:
     """Digits of scikit-learn as drawings (8, 8), whole sheets of them"""
-    every, rows = every_digit(), SHEETS[part]
-    for image, digit in zip(every.images[rows, 0], every.labels[rows].tolist(), strict=True):
+    digits, rows = every_digit(), SHEETS[part]
+    for image, digit in zip(digits.images[rows, 0], digits.labels[rows].tolist(), strict=True):
         yield image, "handwriting", digit
 
 
 def rewrite(inks: Tensor, side: int = 48) -> Tensor:
     """Handwritten digits as other hands and pens would have made them: (n, 8, 8) -> (n, 48, 48)
 
-    Each gets its own slant, width, rotation and thickness; the thickness comes from the level at which gray becomes ink.
+    Each gets its own slant, width, rotation and thickness; the thickness comes from the level at
+    which gray becomes ink.
     """
     n, ranges = len(inks), ((-0.3, 0.3), (0.75, 1.35), (-12, 12), (0.2, 0.65), (3, 12))
     slant, width, degrees, level, sharpness = (torch.empty(n).uniform_(*ends) for ends in ranges)
@@ -195,7 +204,7 @@ def rewrite(inks: Tensor, side: int = 48) -> Tensor:
 
 @torch.no_grad()
 def score(trained: Pretrained, drawings: Iterable[Drawing]) -> Iterator[dict[str, Any]]:
-    """For every kind of drawing and every digit: how many there are, how many are read, and the mean largest probability"""
+    """For every kind and digit: how many there are and are read, mean largest probability"""
     pixels, kinds, digits = zip(*drawings, strict=True)
     images = torch.stack(pixels)[:, None]
     confidence, read = trained.model(trained.preprocess.normalize(images)).softmax(dim=1).max(dim=1)

@@ -1,9 +1,11 @@
-"""Print what came out of the stored experiments: differences with the errors of seeds, images and both, and Holm's p.
+"""Print the differences in the stored experiments, their errors (seeds, images, both), Holm's p.
 
 changes  : every change of the large table against the baseline
-rates    : the changes of size, batch and optimizer, each at the best of its learning rates, against the baseline at its best
+rates    : the changes of size, batch and optimizer, each at the best of its learning rates,
+           against the baseline at its best
 factorial: main effects and interactions of the settings in which a preset differs from the baseline
-confirm  : the largest interactions, each by four trainings of its own (a row "this and that"), and the whole preset
+confirm  : the largest interactions, each by four trainings of its own (a row "this and that"),
+           and the whole preset
 accuracy : the test accuracy of the preset on Fashion-MNIST
 """
 
@@ -46,9 +48,8 @@ def show(table: pd.DataFrame, runs: pd.DataFrame) -> None:
     formats |= {"difference": "{:+.2f}".format, "discordant": "{:.3f}".format}
     print(points.to_string(formatters=formats))
     machines, days = (", ".join(sorted(set(runs[name]))) for name in ("machine", "date"))
-    print(
-        f"\nin points; {len(runs)} runs, {runs['seconds'].sum() / 3600:.1f} hours, {machines}; {days}\n"
-    )
+    hours = runs["seconds"].sum() / 3600
+    print(f"\nin points; {len(runs)} runs, {hours:.1f} hours, {machines}; {days}\n")
 
 
 def show_changes() -> None:
@@ -77,10 +78,10 @@ def show_rates() -> None:
 
 def show_factorial() -> None:
     table, runs = Table.read(RESULTS / "factorial.toml"), read_results("factorial")
-    found = effects(runs, list(table.factors), table.generators)
+    all_effects = effects(runs, list(table.factors), table.generators)
     for order in (1, 2):
-        some = found[found["order"] == order]
-        show(some.reindex(some["difference"].abs().sort_values(ascending=False).index), runs)
+        rows = all_effects[all_effects["order"] == order]
+        show(rows.reindex(rows["difference"].abs().sort_values(ascending=False).index), runs)
     top = runs.groupby("change")["accuracy"].mean().sort_values(ascending=False)
     print(f"baseline {top['baseline']:.4f}; best: {top.index[0]}: {top.iloc[0]:.4f}\n")
 
@@ -90,9 +91,9 @@ def show_confirm() -> None:
     show(compare(runs), runs)
     beyond = {}
     for name in runs["change"].unique():
-        one, _, two = name.partition(" and ")
-        if two:
-            alone = paired(runs, one) + paired(runs, two)
+        first, _, second = name.partition(" and ")
+        if second:
+            alone = paired(runs, first) + paired(runs, second)
             beyond[f"{name}: beyond the sum"] = line_of(paired(runs, name) - alone)
     table = pd.DataFrame.from_dict(beyond, orient="index")
     show(table.assign(holm=holm(table["p"])), runs)
@@ -102,10 +103,10 @@ def show_accuracy() -> None:
     runs = read_results("accuracy_fashion_mnist")
     effect = effect_of(np.stack(list(right_answers(runs, "baseline", "test_right").values())))
     low, high = effect.interval()
-    errors = f"error of seeds {effect.seeds:.4f}, of images {effect.images:.4f}, of both {effect.both:.4f}"
-    print(
-        f"test accuracy {effect.difference:.4f} (95%: {low:.4f} to {high:.4f}); {errors}; {len(runs)} seeds\n"
-    )
+    errors = f"error of seeds {effect.seeds:.4f}, of images {effect.images:.4f}"
+    errors += f", of both {effect.both:.4f}"
+    accuracy = f"{effect.difference:.4f} (95%: {low:.4f} to {high:.4f})"
+    print(f"test accuracy {accuracy}; {errors}; {len(runs)} seeds\n")
 
 
 SHOW = {

@@ -1,11 +1,13 @@
-"""Train a ViT and a CNN of equal cost on more and more images of Fashion-MNIST, each tuned and for as long as it pays.
+"""Train a ViT and a CNN of equal cost on more and more images of Fashion-MNIST, each tuned.
 
-Both spend as many multiply-adds on an image, to 2%. Both are tuned by the same twelve trials (four learning rates, three
-decays, validation split), of which the best two are repeated with two more seeds: at 1,000 images for up to 2,000, at
-5,000, and at 20,000 for more. For each number of images the passes are doubled until validation gains less than 0.2 points
-(mean of three seeds, above 5,000 images one), and those are the passes of all seeds. Finished runs are kept in a CSV file,
-with their test accuracy, and the same command goes on where it stopped. `--tuned-at` is a control: it uses the settings from
-one number of images for all of them, and trains only what differs. (Three seeds cannot tell 0.2 points for certain.)
+Both spend as many multiply-adds on an image, to 2%. Both are tuned by the same twelve trials (four
+learning rates, three decays, validation split), of which the best two are repeated with two more
+seeds: at 1,000 images for up to 2,000, at 5,000, and at 20,000 for more. For each number of images
+the passes are doubled until validation gains less than 0.2 points (mean of three seeds, above 5,000
+images one), and those are the passes of all seeds. Finished runs are kept in a CSV file, with their
+test accuracy, and the same command goes on where it stopped. `--tuned-at` is a control: it uses the
+settings from one number of images for all of them, and trains only what differs. (Three seeds
+cannot tell 0.2 points for certain.)
 """
 
 from argparse import ArgumentParser, Namespace
@@ -31,6 +33,7 @@ NETWORKS: dict[str, dict[str, Any]] = {
 }
 SEEDS = {500: 5, 1000: 5, 2000: 5, 5000: 5, 20_000: 5, 55_000: 2}  # of each number of images
 START = {500: 40, 1000: 40, 2000: 20, 5000: 20, 20_000: 20, 55_000: 10}  # passes that are doubled
+# images of the trials
 TUNED_AT = {
     500: 1000,
     1000: 1000,
@@ -38,7 +41,7 @@ TUNED_AT = {
     5000: 5000,
     20_000: 20_000,
     55_000: 20_000,
-}  # images of the trials
+}
 TRIAL_PASSES = {1000: 40, 5000: 40, 20_000: 20}
 EPOCHS, GAIN, MOST, FEW = 5, 0.002, 1280, 5000
 TRIALS = [
@@ -106,16 +109,16 @@ def run(args: Namespace) -> None:
         print(f"not trained yet: {error}")
     print(f"\n{pd.DataFrame(lines).to_string(index=False, float_format='{:.4f}'.format)}")
     rows = read_runs(args.out)
-    print(
-        f"\n{len(rows)} runs in {args.out}, {rows['seconds'].sum() / 3600:.1f} hours of training, one thread each"
-    )
+    hours = rows["seconds"].sum() / 3600
+    print(f"\n{len(rows)} runs in {args.out}, {hours:.1f} hours of training, one thread each")
 
 
 def tune(trainer: Trainer, images: int) -> dict[str, dict[str, Any]]:
-    """For each network the better of the best two trials, by the mean validation accuracy of three seeds"""
+    """For each network the better of two trials, by the mean validation accuracy of three seeds"""
 
     def score(trial: dict[str, Any], seeds: int = 1) -> float:
-        name = f"{network}, trial at {images:,} images: rate {trial['lr']:g}, decay {trial['weight_decay']:g}"
+        name = f"{network}, trial at {images:,} images: "
+        name += f"rate {trial['lr']:g}, decay {trial['weight_decay']:g}"
         settings = {**NETWORKS[network], "images": images, "repeat": TRIAL_PASSES[images] // EPOCHS}
         return trainer.score(name, settings | trial, seeds)
 
@@ -137,7 +140,7 @@ def run_of(
 def long_enough(
     trainer: Trainer, network: str, images: int, tuned: dict[str, Any], note: str
 ) -> int:
-    """The passes after which doubling them gains less than GAIN on the validation split, at most MOST"""
+    """The passes after which twice as many gain less than GAIN in validation, at most MOST"""
     seeds = min(3, SEEDS[images]) if images <= FEW else 1
 
     def score(passes: int) -> float:
@@ -152,7 +155,7 @@ def long_enough(
 def compare_at(
     trainer: Trainer, images: int, tuned: dict[str, Any], notes: dict[str, str]
 ) -> dict[str, Any]:
-    """Train both networks on so many images, and compare them on the test split; notes: about unusual settings."""
+    """Train both networks on so many images, and compare them on the test split."""
     line, names = dict[str, Any](images=images), dict[str, str]()
     for network, recipe in tuned.items():
         note = notes.get(network, "")

@@ -1,8 +1,9 @@
-"""Measure how similar the learned position embeddings of neighboring patches are, by how images move during training.
+"""Measure how similar the position embeddings of neighbors are, by how images move in training.
 
-The model of notebook 02 is trained on digits of 12 x 12 pixels: without augmentation (none), with the rotation and scaling
-of `random_affine` (no shift), and with its shift of up to 2 pixels as well (shift). Each row holds the mean cosine between
-position embeddings one patch apart (beside) and more than three apart (far). The control is the model before training.
+The model of notebook 02 is trained on digits of 12 x 12 pixels: without augmentation (none), with
+the rotation and scaling of `random_affine` (no shift), and with its shift of up to 2 pixels as well
+(shift). Each row holds the mean cosine between position embeddings one patch apart (beside) and
+more than three apart (far). The control is the model before training.
 """
 
 from argparse import ArgumentParser, Namespace

@@ -1,8 +1,8 @@
-"""Compare our ViT with those of four libraries: time to import, to build, of inference and of training, and memory.
+"""Compare our ViT with those of four libraries: time (import, build, steps) and memory.
 
-All models of a row have the same shape and do the same work, in turn; what differs is in vit_helpers/results/README.md.
-All four are needed: pip install -e ".[peers]". The numbers of all rounds are stored as JSON, and printed as a table. Let
-nothing else run meanwhile.
+All models of a row have the same shape and do the same work, in turn; what differs is in
+vit_helpers/results/README.md. All four are needed: pip install -e ".[peers]". The numbers of all
+rounds are stored as JSON, and printed as a table. Let nothing else run meanwhile.
 """
 
 import json
@@ -105,7 +105,7 @@ def run(args: Namespace) -> None:
 def measure(
     shapes: list[str], precisions: list[str], rounds: int, device: str = "cpu"
 ) -> dict[str, Any]:
-    """Everything that the table needs, for JSON: the numbers of all rounds (3 at most for memory), machine and versions."""
+    """What the table needs, for JSON: all rounds (3 at most for memory), machine and versions."""
     peers = {
         name: metadata.version(LIBRARIES["packages"].get(name, name))
         for name in MODULES
@@ -130,16 +130,16 @@ def measure(
 def measured_rows(
     shapes: list[str], precisions: list[str], rounds: int, device: str
 ) -> Iterator[Row]:
-    """One row for each measurement; values are {name: [a number for each round]}, in seconds, or bytes for memory."""
-    code = "import time; a = time.perf_counter(); import torch; b = time.perf_counter(); import {}; c = time.perf_counter()"
+    """One row for each measurement, {name: [a number for each round]}: seconds, or bytes."""
+    code = "from time import perf_counter as now; a = now(); import torch; b = now(); "
+    code += "import {}; c = now()"
     taken = [
         (name, *run_fresh(code.format(MODULES[name]), "[b - a, c - b]"))
         for _ in range(rounds)
         for name in MODULES
     ]
-    table = pd.DataFrame(
-        taken, columns=["name", "torch", "module"]
-    )  # torch first, then the library's module after it
+    # torch first, then the library's module after it
+    table = pd.DataFrame(taken, columns=["name", "torch", "module"])
     values = {"torch": table["torch"].tolist()} | table.groupby("name", sort=False)["module"].apply(
         list
     ).to_dict()
@@ -165,7 +165,7 @@ def measured_rows(
 
 
 def speed(what: str, shape: str, precision: str, device: str, rounds: int) -> Row:
-    """Seconds of a batch, its size, multiply-adds of one image, and how many the machine does per second at best."""
+    """Seconds of a batch, its size, an image's multiply-adds, and the machine's best a second."""
     config, batch = SHAPES[shape], random_batch(shape, device)
     steps = {
         name: STEPS[what](make_model(name, config).to(device), *batch, precision)
@@ -176,20 +176,20 @@ def speed(what: str, shape: str, precision: str, device: str, rounds: int) -> Ro
         if what == "inference"
         else training_multiply_adds(config, fused=False)
     )
-    peak = timing.matmul_peak(
-        getattr(torch, precision), device, 1024 if device == "cpu" else 8192
-    )  # per second
+    # per second
+    peak = timing.matmul_peak(getattr(torch, precision), device, 1024 if device == "cpu" else 8192)
     about = {"batch": len(batch[0]), "multiply_adds": sum(work.values()), "peak": peak}
     return about | {"values": timing.benchmark_interleaved(steps, rounds)}
 
 
 def random_batch(shape: str, device: str) -> tuple[Tensor, Tensor]:
-    """Random images and labels, as many as the shape's batch; 32 times as many on a GPU, which few leave idle."""
+    """Random images and labels: the shape's batch, on a GPU, which few leave idle, 32 times it."""
     return random_images(SHAPES[shape], BATCH[shape] * (1 if device == "cpu" else 32), device)
 
 
 def training_memory(shape: str, precision: str, device: str, name: str) -> int:
-    """Bytes at the peak of three training steps, besides those of torch (after a small step), library and images.
+    """Bytes at the peak of three training steps, besides those of torch (after a small step),
+    library and images.
 
     Call it in a fresh process each time: two models in one process would share a peak.
     """
@@ -210,7 +210,7 @@ def training_memory(shape: str, precision: str, device: str, name: str) -> int:
 
 
 def make_model(name: str, c: ViTConfig) -> nn.Module:
-    """A library's ViT of the shape of ours; what still differs is in vit_helpers/results/README.md."""
+    """A library's ViT of our shape; what still differs is in vit_helpers/results/README.md."""
     if name == "ours":
         return ViT(c)
     shape = (
@@ -246,11 +246,12 @@ def markdown(results: dict[str, Any]) -> str:
     about = f"{results['device']}: {results['machine']}; {', '.join(versions)}."
     if not results["bf16_units"] and "bfloat16" not in results["precisions"]:
         about += "\nbf16: no bf16 units here: left out."
-    return f"{markdown_table(pd.DataFrame([table_line(row, names, peaks) for row in rows]))}\n\n{about}"
+    lines = pd.DataFrame([table_line(row, names, peaks) for row in rows])
+    return f"{markdown_table(lines)}\n\n{about}"
 
 
 def table_line(row: Row, names: list[str], peaks: pd.Series) -> dict[str, str]:
-    """Medians; the ratio, of speeds above 1 if ours is faster; the widest range; how much of the peak ours reaches."""
+    """Medians, their ratio (above 1 if ours is faster), the widest range, our share of the peak."""
     values, speed, share = (
         pd.DataFrame({name: row["values"][name] for name in names}),
         "peak" in row,

@@ -1,9 +1,10 @@
-"""Score the maps of models that `python -m tools.pretrain scattered` trained, and of controls, against bounding boxes.
+"""Score the maps of models of `tools.pretrain scattered`, and of controls, by bounding boxes.
 
-The 1,000 test images are drawn for this alone (`scattered_digits` with seed 1), and each map is scored with the box of its
-own image and with that of another one. File S, counted from 0, must hold the model of seed S; an untrained model of its
-shape is drawn from the same seed. Finished maps are kept in a CSV file, and the same command goes on where it stopped.
-The rank score and the fraction inside ask for the empty patches of a box as well. All of it takes minutes, not hours.
+The 1,000 test images are drawn for this alone (`scattered_digits` with seed 1), and each map is
+scored with the box of its own image and with that of another one. File S, counted from 0, must hold
+the model of seed S; an untrained model of its shape is drawn from the same seed. Finished maps are
+kept in a CSV file, and the same command goes on where it stopped. The rank score and the fraction
+inside ask for the empty patches of a box as well. All of it takes minutes, not hours.
 """
 
 from argparse import ArgumentParser, Namespace
@@ -59,7 +60,7 @@ def run(args: Namespace) -> None:
 
 
 def score_map(path: Path, data: Data, model: str, seed: int, method: str) -> dict[str, Any]:
-    """A map's scores: of the model in a file, of an untrained one of its shape, or of a control, which needs neither"""
+    """A map's scores: of the model in a file, of an untrained one of its shape, or of a control"""
     loaded, test = load_weights(path), data.test
     network, normalize = loaded.model, loaded.preprocess.normalize
     own: Any = test.boxes

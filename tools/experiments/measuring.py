@@ -1,4 +1,4 @@
-"""What every tool that measures shares: the steps that are timed, fresh processes, comparisons of two, tables of results."""
+"""What tools that measure share: timed steps, fresh processes, comparisons, tables of results."""
 
 import multiprocessing
 import sys
@@ -24,9 +24,8 @@ from vit_helpers.scaling.speedups import saved_activation_bytes
 from vit_helpers.scaling.timing import Step, benchmark_interleaved
 from vit_helpers.vit import ViT, ViTConfig
 
-CONFIG = ViTConfig(
-    32, 4, 3, 10, 192, 6, 3
-)  # the model of most rows of `speed`: 65 tokens, 2.7 million parameters
+# the model of most rows of `speed`: 65 tokens, 2.7 million parameters
+CONFIG = ViTConfig(32, 4, 3, 10, 192, 6, 3)
 SECONDS = 0.3  # of a step in a round, at least one call
 
 
@@ -78,7 +77,7 @@ def random_images(config: ViTConfig, count: int, device: str = "cpu") -> tuple[T
 
 
 def in_processes(count: int, function: Callable[..., Any], *args: Any) -> Any:
-    """What function(*args) returns in the first of so many fresh processes; several are connected, with one thread each."""
+    """What function(*args) returns in the first of so many fresh, connected processes."""
     threads = torch.get_num_threads() if count == 1 else 1
     with (
         tempfile.TemporaryDirectory() as folder,
@@ -153,7 +152,8 @@ class Bench:
     ) -> list[dict[str, Any]]:
         """Rows of steps that are measured in turn, each compared with the one before it.
 
-        model: to add what autograd keeps for it, in megabytes;  seconds: of a step in a round, 0 for a single call
+        model: to add what autograd keeps for it, in megabytes;  seconds: of a step in a round, 0
+        for a single call
         """
         taken = pd.DataFrame(
             benchmark_interleaved(steps, self.rounds, SECONDS if seconds is None else seconds)
@@ -181,7 +181,7 @@ class Bench:
 
 
 def add_out(parser: ArgumentParser, name: str, seeds: int = 0) -> None:
-    """The options of a tool that stores rows: --out with its default and, for a tool that trains, --seeds."""
+    """Add the options of a tool that stores rows: --out and, for a tool that trains, --seeds."""
     if seeds:
         parser.add_argument(
             "--seeds",
@@ -197,7 +197,7 @@ def add_out(parser: ArgumentParser, name: str, seeds: int = 0) -> None:
 def store(
     rows: Iterable[dict[str, Any]], path: Path, columns: Sequence[str] | None = None
 ) -> pd.DataFrame:
-    """The rows as a table, each printed to stderr and written as soon as it is measured; ValueError for a folder."""
+    """The rows as a table, each printed to stderr and written when measured; not to a folder."""
     if path.is_dir():
         raise ValueError(f"{path} is a folder, wanted: a CSV file")
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -216,7 +216,7 @@ def store(
 def find_or_measure(
     path: Path, measure: Callable[..., dict[str, Any]], **case: Any
 ) -> dict[str, Any]:
-    """The row of a case in a CSV file. If it has none, measure(**case) gives the row, which is appended, numbers printed."""
+    """The row of a case in a CSV file; if it has none, measure(**case), appended and printed."""
     same = " and ".join(f"{name} == {value!r}" for name, value in case.items())
     if path.exists() and not (known := pd.read_csv(path).query(same)).empty:
         return known.iloc[0].to_dict()
@@ -232,15 +232,14 @@ def find_or_measure(
 
 
 def print_means(table: pd.DataFrame, by: list[str], columns: list[str], path: Path) -> None:
-    """Print mean, standard deviation and standard error of some columns over the seeds, and where the rows are."""
+    """Print mean, standard deviation and error of columns over seeds, and where the rows are."""
     means = table.groupby(by, sort=False)[columns].agg(["mean", "std", "sem"]).round(3)
-    print(
-        f"mean, standard deviation and standard error over the seeds\n{means.to_string()}\n\nrows: {path}"
-    )
+    print("mean, standard deviation and standard error over the seeds")
+    print(f"{means.to_string()}\n\nrows: {path}")
 
 
 def markdown_table(rows: pd.DataFrame) -> str:
-    """The rows as a Markdown table, cells as they are: pandas' own needs another package, and rounds their numbers."""
+    """The rows as a Markdown table, cells as they are, which pandas' own would round."""
     lines = [f"| {' | '.join(map(str, cells))} |" for cells in (rows.columns, *rows.to_numpy())]
     return "\n".join([lines[0], "|" + "---|" * len(rows.columns), *lines[1:]])
 

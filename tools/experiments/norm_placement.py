@@ -1,7 +1,8 @@
-"""Measure what residual connections and the place of the norm do to gradients and to training, with five seeds.
+"""Measure what residual connections and the place of the norm do to gradients and training.
 
-Gradients: norms of those of a new model's MLPs (`fc2.weight`) in its first and last block, for 32 digits. Training: loss and
-accuracy on the same 32 digits after 50 steps of AdamW. A seed draws digits and weights. The rows are stored in a CSV file.
+Gradients: norms of those of a new model's MLPs (`fc2.weight`) in its first and last block, for 32
+digits. Training: loss and accuracy on the same 32 digits after 50 steps of AdamW. A seed draws
+digits and weights. The rows are stored in a CSV file.
 """
 
 from argparse import ArgumentParser, Namespace
@@ -26,11 +27,12 @@ class NoResidual(Block):
 
 
 BLOCKS = {"pre-norm": Block, "post-norm": NormLastBlock, "no residual": NoResidual}
+# rate, steps of warm-up
 SCHEDULES = {
     "1e-3": (1e-3, 1),
     "1e-3 after warm-up": (1e-3, 25),
     "2e-4": (2e-4, 1),
-}  # rate, steps of warm-up
+}
 DEPTHS, DEEPEST_TRAINED, SEEDS, STEPS = (3, 6, 12, 24, 48), 24, 5, 50
 
 
@@ -54,9 +56,8 @@ def measure(schedule: str, block: str, depth: int, seed: int) -> dict[str, objec
         ViTConfig.from_name("mini/2", image_size=8, in_chans=1, num_classes=10, depth=depth),
     )
     drawn, net = torch.randperm(len(data.train.labels))[:32], ViT(config, BLOCKS[block])
-    nn.init.xavier_uniform_(
-        net.get_parameter("head.weight")
-    )  # from a head of zeros no block has a gradient
+    # from a head of zeros no block has a gradient
+    nn.init.xavier_uniform_(net.get_parameter("head.weight"))
     images, labels = data.normalize(data.train.images[drawn]), data.train.labels[drawn]
     row = {"schedule": schedule, "block": block, "depth": depth, "seed": seed}
     if schedule == "untrained":

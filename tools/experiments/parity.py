@@ -1,7 +1,8 @@
-"""Compare our model with torchvision's, timm's and Hugging Face's, weight for weight: the largest differences.
+"""Compare our model with torchvision's, timm's and Hugging Face's: the largest differences.
 
-Every model gets random weights in the library's own format, none of them zero. Ours loads them with the functions that read
-published weights. Then both get the same images, and the gradients of the same loss are compared too.
+Every model gets random weights in the library's own format, none of them zero. Ours loads them with
+the functions that read published weights. Then both get the same images, and the gradients of the
+same loss are compared too.
 """
 
 from argparse import ArgumentParser, Namespace
@@ -49,8 +50,8 @@ def run(args: Namespace) -> None:
 def compare(size: str, library: str) -> dict[str, Any]:
     """Our model beside one of a library, in float32: one row of the table.
 
-    logits   : the largest difference of any logit of two images
-    gradients: the largest difference of any parameter's gradient, over the largest gradient of that parameter
+    logits   : the largest difference of any logit of two images gradients: the largest difference
+    of any parameter's gradient, over the largest gradient of that parameter
     """
     torch.manual_seed(0)
     config, renamed = SIZES[size], KEY_MAPS[library]
@@ -81,7 +82,7 @@ def compare(size: str, library: str) -> dict[str, Any]:
 
 
 def logits_and_gradients(model: nn.Module, images: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-    """The logits, and the gradient of the sum of their squares by every parameter, under the model's own names."""
+    """The logits, and the gradients of the sum of their squares, under the model's own names."""
     output = model(images)
     logits = getattr(output, "logits", output)
     logits.square().sum().backward()

@@ -1,8 +1,9 @@
-"""Measure ways to make training and inference faster or smaller on this machine; notebook 11 says when each of them pays.
+"""Measure ways to make training and inference faster or smaller here; notebook 11 uses them.
 
-The steps of a comparison take turns for several rounds, each compared with the one before it. `ratio` is the median of the
-rounds' ratios, followed by their range; 2 means twice as fast. The columns with mb are megabytes that autograd keeps, in the
-rows of `memory` those by which a process grows. What cannot run is reported. Let nothing else run, for five minutes.
+The steps of a comparison take turns for several rounds, each compared with the one before it.
+`ratio` is the median of the rounds' ratios, followed by their range; 2 means twice as fast. The
+columns with mb are megabytes that autograd keeps, in the rows of `memory` those by which a process
+grows. What cannot run is reported. Let nothing else run, for five minutes.
 """
 
 import gc
@@ -22,6 +23,7 @@ import sklearn.datasets
 import torch
 import torch.distributed as dist
 from PIL import Image
+from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 from torchvision.transforms.functional import pil_to_tensor
 
@@ -47,18 +49,19 @@ from vit_helpers.vit import ViTConfig
 COLUMNS = ["row", "case", "before", "before_ms", "after", "after_ms", "ratio", "lowest", "highest"]
 COLUMNS += ["before_mb", "after_mb", "start_s", "also", "machine"]
 DIGITS, PHOTOS = ViTConfig(8, 2, 1, 10, 64, 2, 2), ViTConfig.from_name("Ti/16")
+# much to optimize; much to keep
 WIDE, DEEP = (
     ViTConfig(32, 8, 3, 10, 256, 12, 4),
     ViTConfig(64, 4, 3, 10, 96, 12, 3),
-)  # much to optimize; much to keep
-JPEG_FILES = sorted(
-    (Path(sklearn.datasets.__file__).parent / "images").glob("*.jpg")
-)  # two photos of 427 x 640 pixels
+)
+# two photos of 427 x 640 pixels
+JPEG_FILES = sorted((Path(sklearn.datasets.__file__).parent / "images").glob("*.jpg"))
+# of a DataLoader
 WORKERS = {
     "no workers": (0, False),
     "2 workers": (2, False),
     "2 persistent workers": (2, True),
-}  # of a DataLoader
+}
 Rows = Iterator[dict[str, Any]]
 
 
@@ -106,7 +109,7 @@ def measure(name: str, bench: Bench) -> Rows:
 def ways(
     make: Callable[..., dict[str, Step]], kind: str = "training", kept: bool = False, side: int = 32
 ) -> Any:
-    """A function that yields the rows of the steps of make(model, images, labels).  kept: whether to add bytes kept"""
+    """A function that yields rows of make(model, images, labels).  kept: whether to add bytes"""
 
     def rows(bench: Bench) -> Rows:
         config, count = (
@@ -123,7 +126,7 @@ def ways(
 
 
 def with_attention(fused: bool, step: Step) -> Step:
-    """The step with torch's fused attention everywhere, or with two matrix products, whatever its tokens and precision."""
+    """The step with torch's fused attention everywhere, or with two matrix products everywhere."""
     return patch.object(attention, "use_fused_attention", lambda q: fused)(step)
 
 
@@ -177,7 +180,7 @@ def memory(bench: Bench) -> Rows:
 
 
 def growth(config: ViTConfig, count: int, way: str, allowed: float) -> tuple[float, str]:
-    """Megabytes by which training makes a process grow at its peak, and how it ends when only `allowed` are there."""
+    """Megabytes by which training makes a process grow, and how it ends with only `allowed`."""
     import resource  # not on Windows
 
     usual = resource.getrlimit(resource.RLIMIT_DATA)
@@ -218,7 +221,7 @@ def processes(bench: Bench) -> Rows:
 def in_parallel(
     bench: Bench, case: str, config: ViTConfig, count: int, times: int
 ) -> list[dict[str, Any]]:
-    """Rows of a batch in one process, and shared by two; for one of two connected processes, with one thread each."""
+    """Rows of a batch in one process, and shared by two of one thread each; for one of the two."""
     images, labels = bench.images(count, config)
     mine: Any = [part[distributed.rank() :: 2] for part in (images, labels)]
     model, copied, sharded = (bench.model(config) for _ in range(3))
@@ -277,26 +280,53 @@ def decoding(bench: Bench) -> Rows:
     yield from measuring.with_threads(1, bench.compare, f"{count} photos, 1 thread", steps)
 
 
+def by_threads(*given: Any) -> dict[str, Step]:
+    step = train_step(*given)
+    counts = (1, torch.get_num_threads())
+    return {f"threads: {n}": partial(measuring.with_threads, n, step) for n in counts}
+
+
+def by_batch(model: nn.Module, x: Tensor, y: Tensor) -> dict[str, Step]:
+    one_by_one = partial(timing.seconds_of, inference_step(model, x[:1]), len(x))
+    return {"one by one": one_by_one, "in a batch": inference_step(model, x)}
+
+
+def by_attention(*given: Any) -> dict[str, Step]:
+    kinds = ("explicit", "fused")
+    return {kind: with_attention(kind == "fused", train_step(*given)) for kind in kinds}
+
+
+def by_optimizer(model: nn.Module, x: Tensor, y: Tensor) -> dict[str, Step]:
+    optimizer = partial(torch.optim.AdamW, [*model.parameters()], 1e-6)
+    kinds = {"for-loop": optimizer(fused=None), "fused": optimizer(fused=True)}
+    return {kind: train_step(model, x, y, optimizer=own) for kind, own in kinds.items()}
+
+
+def by_accumulation(model: nn.Module, x: Tensor, y: Tensor) -> dict[str, Step]:
+    return {f"parts: {n}": partial(speedups.accumulate, model, x, y, n) for n in (1, 4)}
+
+
+def by_checkpointing(model: nn.Module, *data: Any) -> dict[str, Step]:
+    step = train_step(model, *data)
+    return {"keep all": step, "recompute blocks": speedups.checkpoint_blocks(model)(step)}
+
+
+def by_quantization(model: nn.Module, x: Tensor, y: Tensor) -> dict[str, Step]:
+    quantized = speedups.quantize(model)
+    return {"float32": inference_step(model, x), "int8": inference_step(quantized, x)}
+
+
 CASES: dict[str, Callable[[Bench], Any]] = {
-    "threads": ways(lambda *given: {
-        f"threads: {n}": partial(measuring.with_threads, n, train_step(*given)) for n in (1, torch.get_num_threads())}),
-    "batch": ways(lambda model, x, y: {"one by one": partial(timing.seconds_of, inference_step(model, x[:1]), len(x)),
-                                       "in a batch": inference_step(model, x)}, "inference"),
-    "attention": ways(lambda *given: {name: with_attention(name == "fused", train_step(*given))
-                                      for name in ("explicit", "fused")}, kept=True, side=96),
-    "optimizer": ways(lambda model, x, y: {
-        name: train_step(model, x, y, optimizer=torch.optim.AdamW(model.parameters(), 1e-6, fused=fused))
-        for name, fused in (("for-loop", None), ("fused", True))}),
+    "threads": ways(by_threads),
+    "batch": ways(by_batch, "inference"),
+    "attention": ways(by_attention, kept=True, side=96),
+    "optimizer": ways(by_optimizer),
     "compile": lambda bench: (in_own_process(compiled, bench, kind) for kind in STEPS),
-    "accumulation": ways(lambda model, x, y: {
-        f"parts: {n}": partial(speedups.accumulate, model, x, y, n) for n in (1, 4)}, "gradient", kept=True),
-    "checkpointing": ways(lambda model, *data: {
-        "keep all": (step := train_step(model, *data)),
-        "recompute blocks": speedups.checkpoint_blocks(model)(step)}, kept=True),
+    "accumulation": ways(by_accumulation, "gradient", kept=True),
+    "checkpointing": ways(by_checkpointing, kept=True),
     **{rows.__name__: rows for rows in (bf16, memory, processes, loader, decoding)},
-    "quantized": ways(lambda model, x, y: {
-        "float32": inference_step(model, x), "int8": inference_step(speedups.quantize(model), x)}, "inference"),
-}  # fmt: skip
+    "quantized": ways(by_quantization, "inference"),
+}
 
 
 if __name__ == "__main__":

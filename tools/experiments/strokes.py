@@ -1,4 +1,4 @@
-"""Training strokes for `drawn`: splines through points that every drawing moves, thickened by Pillow's lines."""
+"""Training strokes for `drawn`: splines through points that move, thickened by Pillow's lines."""
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
@@ -12,7 +12,7 @@ SIDE = 280  # of the canvas, in pixels
 
 
 def parse(way: str) -> Iterator[tuple[Array, list[int]]]:
-    """The strokes of a text as in drawn.toml: for each its points (n, 2), and which of them begin or end a spline."""
+    """Strokes from drawn.toml: for each its points (n, 2), and which begin or end a spline."""
     for stroke in way.split("|"):
         words = stroke.split()
         corners = [i for i, word in enumerate(words) if word.endswith("!")]
@@ -31,7 +31,7 @@ def spline(points: Array, per_span: int = 10) -> Array:
 
 
 def move(points: Array, corners: Sequence[int], rng: np.random.Generator, jitter: float) -> Array:
-    """One stroke as a hand draws it this time: every point, the place and size of the stroke, and its ends"""
+    """One stroke as a hand draws it this time: points, place, size and ends are moved"""
     points = (
         points * rng.normal(1, 0.15 * jitter, 2)
         + rng.normal(0, 0.6 * jitter, 2)
@@ -56,7 +56,7 @@ def move(points: Array, corners: Sequence[int], rng: np.random.Generator, jitter
 
 
 def place(paths: list[Array], rng: np.random.Generator) -> tuple[list[Array], float]:
-    """Slant, rotate and scale the strokes, and put them somewhere on the canvas; also the width of the pen in pixels"""
+    """Slant, rotate, scale and place the strokes; also the width of the pen in pixels"""
     angle, slant = np.deg2rad(np.clip(rng.normal(0, 8), -20, 20)), rng.normal(-0.1, 0.2)
     turn = np.array([[np.exp(rng.normal(0, 0.25)), 0], [slant, 1]])
     turn = turn @ [[np.cos(angle), np.sin(angle)], [-np.sin(angle), np.cos(angle)]]
@@ -71,7 +71,7 @@ def place(paths: list[Array], rng: np.random.Generator) -> tuple[list[Array], fl
 
 
 def ink(paths: list[Array], pen: float, rng: np.random.Generator) -> Image.Image:
-    """The canvas: 0 for paper, 255 for ink.  The pen may press unevenly, or skip a piece of a stroke."""
+    """The canvas: 0 for paper, 255 for ink.  The pen may press unevenly, or skip a piece."""
     canvas = Image.new("L", (SIDE, SIDE))
     pencil, uneven = ImageDraw.Draw(canvas), rng.uniform(0, 0.35) * (rng.random() < 0.4)
     for path in paths:
@@ -97,7 +97,7 @@ def draw_digit(ways: Sequence[str], rng: np.random.Generator) -> Image.Image:
 
 
 def draw_scribble(rng: np.random.Generator) -> Image.Image:
-    """A drawing of no digit: one to six strokes, each through random points or to and fro, with curves or with corners"""
+    """A drawing of no digit: one to six strokes through random points, or to and fro"""
     paths = []
     for _ in range(strokes := int(rng.integers(1, 7))):
         count, jitter = (

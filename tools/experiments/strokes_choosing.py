@@ -1,6 +1,7 @@
-"""The strokes by which `drawn` was chosen among recipes: digits as Bezier curves, bent by waves, drawn by matplotlib.
+"""The strokes that chose the recipe of `drawn`: Bezier curves, bent by waves, by matplotlib.
 
-They are a third hand's digits: neither the shapes nor the code are those of the training strokes or the test strokes.
+They are a third hand's digits: neither the shapes nor the code are those of the training strokes or
+the test strokes.
 """
 
 from collections.abc import Iterator
@@ -24,7 +25,7 @@ def parse(way: str) -> Path:
 
 
 def bend(points: Array, rng: np.random.Generator) -> Array:
-    """Points as another hand would set them: two slow waves through the plane, then size, slant and rotation"""
+    """Points as another hand would set them: bent by two slow waves, scaled, slanted, rotated"""
     for _ in range(2):
         across = rng.normal(0, 1, 2)
         wave = np.sin(
@@ -43,7 +44,7 @@ def bend(points: Array, rng: np.random.Generator) -> Array:
 def drawings(
     shapes: dict[str, list[str]], count: int, seed: int = 7
 ) -> Iterator[tuple[Array, str, int]]:
-    """count drawings of every row: the canvas (280, 280), from 0 (paper) to 1 (ink), the kind, the digit (scribbles: -1)"""
+    """count drawings of every row: canvas (280, 280), 0 paper to 1 ink; kind; digit or -1"""
     rng = np.random.default_rng(seed)
     for name, ways in shapes.items():
         for i in range(count):

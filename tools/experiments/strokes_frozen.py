@@ -1,8 +1,9 @@
 """Test strokes for `drawn`, written first and then left alone: digits as the paths of a turtle.
 
-A stroke is a start and a heading, then pieces "length turn", each an arc along which the heading changes by so many degrees,
-clockwise on the screen; a length of 0 is a corner. Hands differ in lengths, turns and tremor, and pens in what they leave on
-the canvas. Neither the shapes nor the code are those of the training strokes, and nothing was chosen by these results.
+A stroke is a start and a heading, then pieces "length turn", each an arc along which the heading
+changes by so many degrees, clockwise on the screen; a length of 0 is a corner. Hands differ in
+lengths, turns and tremor, and pens in what they leave on the canvas. Neither the shapes nor the
+code are those of the training strokes, and nothing was chosen by these results.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,23 +25,29 @@ KINDS = (
     "overlong",
     "broad nib",
 )
-# x y heading: length turn, length turn, ...   one digit a line, | between strokes, ; between the ways to draw it
+# x y heading: length turn, length turn, ...
+# one digit a line, | between strokes, ; between the ways to draw it
 DIGITS = """
 .35 0 180: 2.4 -365; .32 0 180: .31 -90, .5 0, .63 -180, .5 0, .34 -98;\
  .5 .1 215: .4 -105, 2.1 -300; .2 .05 330: 2.5 385
-.3 0 92: 1 0; .05 .3 315: .42 5, 0 130, 1 0; .1 .2 320: .28 0, 0 130, .95 2 | .05 1 0: .55 0; .4 0 105: 1 0
+.3 0 92: 1 0; .05 .3 315: .42 5, 0 130, 1 0; .1 .2 320: .28 0, 0 130, .95 2 | .05 1 0: .55 0;\
+ .4 0 105: 1 0
 .05 .25 300: .9 190, .6 0, 0 -125, .6 0; .05 .22 305: .85 190, .45 0, .4 225, .45 10;\
  0 .05 0: .5 0, 0 120, 1 0, 0 -120, .6 0
-.05 .12 320: .8 220, 0 -170, 1 215; 0 0 0: .5 0, 0 130, .45 0, 0 -115, 1.1 205; .05 .1 320: .78 215, .16 -165, .9 200
+.05 .12 320: .8 220, 0 -170, 1 215; 0 0 0: .5 0, 0 130, .45 0, 0 -115, 1.1 205;\
+ .05 .1 320: .78 215, .16 -165, .9 200
 .1 0 100: .5 0, 0 -100, .55 0 | .5 .05 92: .95 0; .45 0 125: .8 0, 0 -125, .65 0 | .45 0 90: 1 0;\
  .5 .6 180: .5 0, 0 125, .75 0, 0 146, 1 0
 .1 0 95: .42 0, 0 -125, .95 220 | .1 0 0: .45 0; .5 0 180: .4 0, 0 -85, .4 0, 0 -130, 1 235;\
  .5 .05 200: .4 -120, .12 -65, .95 200
-.45 0 150: .65 -70, 1.5 -345; .35 0 112: .65 -10, 1.35 -350; .52 .12 285: .2 -105, .85 -95, 1.35 -345
+.45 0 150: .65 -70, 1.5 -345; .35 0 112: .65 -10, 1.35 -350;\
+ .52 .12 285: .2 -105, .85 -95, 1.35 -345
 0 0 0: .55 0, 0 115, 1.05 0; 0 0 0: .55 0, 0 112, 1 0 | .1 .5 0: .42 0;\
  0 .02 355: .5 12, 0 105, 1 -20; 0 .15 270: .13 0, 0 90, .55 0, 0 117, 1.05 0
-.45 .12 184: .73 -170, 1.23 285, .7 0; .3 0 180: 1.3 -360 | .3 .43 0: 1.65 360; .15 .12 356: .73 170, 1.23 -285, .66 -5
-.47 .15 255: 1.25 -350, 0 175, 1 5; .48 .2 265: 1.3 -360, 0 180, .5 10, .5 80; .3 0 180: 1.25 -360 | .5 .05 93: .95 8
+.45 .12 184: .73 -170, 1.23 285, .7 0; .3 0 180: 1.3 -360 | .3 .43 0: 1.65 360;\
+ .15 .12 356: .73 170, 1.23 -285, .66 -5
+.47 .15 255: 1.25 -350, 0 175, 1 5; .48 .2 265: 1.3 -360, 0 180, .5 10, .5 80;\
+ .3 0 180: 1.25 -360 | .5 .05 93: .95 8
 """
 SHAPES = [
     [way.strip().split("|") for way in line.split(";")] for line in DIGITS.strip().splitlines()
@@ -63,7 +70,7 @@ def follow(
 
 
 def walk(stroke: str, rng: np.random.Generator, tremor: float, spare: float) -> Array:
-    """The path of one stroke in one hand: (n, 2), x and y.  tremor: of the heading; spare: how much too long it is"""
+    """The path (n, 2) of one stroke.  tremor: of the heading; spare: how much too long it is"""
     start, _, pieces = stroke.partition(":")
     x, y, heading = map(float, start.split())
     x, y = x + rng.normal(0, 0.025), y + rng.normal(0, 0.025)
@@ -79,9 +86,8 @@ def walk(stroke: str, rng: np.random.Generator, tremor: float, spare: float) -> 
         iter(lambda: rng.normal(0, tremor), None), lambda wobble, new: 0.93 * wobble + new
     )
     drawn = follow(x, y, heading + rng.normal(0, 4), moved, shaken)
-    return drawn + np.linspace(0, 0.7, len(drawn))[:, None] * (
-        meant[-1] - drawn[-1]
-    )  # eyes guide the pen to its goal
+    # eyes guide the pen to its goal
+    return drawn + np.linspace(0, 0.7, len(drawn))[:, None] * (meant[-1] - drawn[-1])
 
 
 def scribble(rng: np.random.Generator) -> list[Array]:
@@ -149,7 +155,7 @@ def trace(path: Array, kind: str, rng: np.random.Generator) -> Iterator[Array]:
 
 
 def stamp(canvas: Array, x: float, y: float, radius: float, flat: float) -> None:
-    """One touch of the pen with a soft edge: a disk, or an ellipse at 45 degrees if flat is below 1."""
+    """One touch of a soft pen: a disk, or an ellipse at 45 degrees if flat is below 1."""
     reach = int(radius) + 2
     top, left = max(0, int(y) - reach), max(0, int(x) - reach)
     window = canvas[top : int(y) + reach + 1, left : int(x) + reach + 1]
@@ -163,7 +169,7 @@ def stamp(canvas: Array, x: float, y: float, radius: float, flat: float) -> None
 
 
 def drawings(count: int, seed: int = 2026) -> Iterator[tuple[Array, str, int]]:
-    """count drawings of every kind and digit, and of scribbles (digit -1): the canvas, the kind, the digit"""
+    """count drawings of every kind and digit, scribbles -1: the canvas, the kind, the digit"""
     rng = np.random.default_rng(seed)
     for kind in KINDS:
         for digit, ways in enumerate(SHAPES):

@@ -1,10 +1,12 @@
 """Measure what a pretrained model is worth for a task with few labels.
 
-Photos: a model that `pretrain eight` trained on photos of eight classes learns to tell cats from dogs. New classes: one that
-`pretrain seven` trained on 0 to 6 among clutter learns 7, 8 and 9. No labels before: one that `pretrain masked` trained to
-reconstruct plain digits learns to classify them. All four ways (from scratch, and from the pretrained model by a linear
-probe, LoRA or full fine-tuning) have what tools/static/transfer.toml says. Reported runs store which test images they
-classified correctly. Finished runs are kept in the CSV file, and the same command continues where it stopped.
+Photos: a model that `pretrain eight` trained on photos of eight classes learns to tell cats from
+dogs. New classes: one that `pretrain seven` trained on 0 to 6 among clutter learns 7, 8 and 9. No
+labels before: one that `pretrain masked` trained to reconstruct plain digits learns to classify
+them. All four ways (from scratch, and from the pretrained model by a linear probe, LoRA or full
+fine-tuning) have what transfer.toml says. Reported runs store which test images they
+classified correctly. Finished runs are kept in the CSV file, and the same command continues where
+it stopped.
 """
 
 import time
@@ -81,7 +83,7 @@ def run(args: Namespace) -> None:
 
 @cache
 def data_of(task: str, photos: str) -> Data:
-    """The images of a task with their new labels;  photos: which data set has those of the task with photos"""
+    """The images of a task with their new labels.  photos: the data set of the task with photos"""
     about = TASKS[task]
     if about["data"] != "cifar10":
         return load(
@@ -90,27 +92,24 @@ def data_of(task: str, photos: str) -> Data:
     data = load_data(RunSettings.from_dict({"data": photos, "image_size": 32})).filter_classes(
         *about["classes"]
     )
-    mixed = torch.randperm(
-        len(data.train), generator=torch.Generator().manual_seed(0)
-    )  # folders are read class by class
+    # folders are read class by class
+    mixed = torch.randperm(len(data.train), generator=torch.Generator().manual_seed(0))
     return replace(data, train=subset(data.train, mixed))
 
 
 def train_once(
     photos: str, task: str, augment: str, labels: int, way: str, split: str, seed: int, lr: float
 ) -> dict[str, Any]:
-    """One training with so many labels, which the seed draws, and which images of a split it classifies correctly."""
+    """One training with so many labels, and which images of a split it classifies correctly."""
     data, pretrained = data_of(task, photos), load_pretrained(f"ours:{TASKS[task]['weights']}")
     normalize, num_classes = pretrained.preprocess.normalize, len(data.class_names)
-    order = torch.randperm(
-        TASKS[task]["pool"], generator=torch.Generator().manual_seed(seed)
-    )  # the same for every way
-    some, batch_size = subset(data.train, order[:labels]), SETTINGS["batch_size"]
-    few = Batches(some, batch_size, normalize, shuffle=True, augment=AUGMENT[augment])
+    # the same for every way
+    order = torch.randperm(TASKS[task]["pool"], generator=torch.Generator().manual_seed(seed))
+    split_of_labels, batch_size = subset(data.train, order[:labels]), SETTINGS["batch_size"]
+    few = Batches(split_of_labels, batch_size, normalize, shuffle=True, augment=AUGMENT[augment])
     epochs = max(1, TASKS[task].get("steps", SETTINGS["steps"]) // len(few))
-    precision = (
-        best_precision() if TASKS[task]["data"] == "cifar10" else "float32"
-    )  # that of the pretraining
+    # that of the pretraining
+    precision = best_precision() if TASKS[task]["data"] == "cifar10" else "float32"
     recipe = Recipe(
         epochs=epochs,
         lr=lr,

@@ -1,8 +1,9 @@
-"""Measure how sure a classifier of photos is of images that it should know, and of others that it cannot know.
+"""Measure how sure a classifier of photos is of images that it should know, and of others.
 
-Each row is about one kind of image: the mean largest probability, the share of images with one above 0.9, the share that is
-farther from all classes than the limit in the file of weights, and for photos of known classes the accuracy and the expected
-calibration error (the mean difference between probability and accuracy over 15 bins, Guo et al., arXiv 1706.04599).
+Each row is about one kind of image: the mean largest probability, the share of images with one
+above 0.9, the share that is farther from all classes than the limit in the file of weights, and for
+photos of known classes the accuracy and the expected calibration error (the mean difference between
+probability and accuracy over 15 bins, Guo et al., arXiv 1706.04599).
 """
 
 from argparse import ArgumentParser, Namespace
@@ -50,7 +51,7 @@ def run(args: Namespace) -> None:
 
 
 def kinds(pretrained: Pretrained, name: str) -> Iterator[tuple[str, Tensor, Tensor | None]]:
-    """The name of each kind, images (n, 3, S, S) from 0 to 1, and labels where the model knows their classes"""
+    """The name of each kind, images (n, 3, S, S) from 0 to 1, and labels of known classes"""
     set_seed(0)
     side = pretrained.preprocess.crop[0]
     enlarge = partial(F.interpolate, size=side, mode="bicubic", antialias=True)
@@ -70,14 +71,12 @@ def kinds(pretrained: Pretrained, name: str) -> Iterator[tuple[str, Tensor, Tens
 def stripes(side: int) -> Tensor:
     """Waves of random direction and length between two random colors: (COUNT, 3, side, side)"""
     x, y = torch.meshgrid(torch.arange(side), torch.arange(side), indexing="xy")
-    angle, length, one, two = (
-        torch.pi * torch.rand(COUNT),
-        3 + 13 * torch.rand(COUNT),
-        *torch.rand(2, COUNT, 3, 1, 1),
-    )
+    angle = torch.pi * torch.rand(COUNT)
+    length = 3 + 13 * torch.rand(COUNT)
+    first, second = torch.rand(2, COUNT, 3, 1, 1)
     across = x * angle.cos()[:, None, None] + y * angle.sin()[:, None, None]
     wave = 0.5 + 0.5 * (2 * torch.pi * across / length[:, None, None]).sin()[:, None]
-    return wave * one + (1 - wave) * two
+    return wave * first + (1 - wave) * second
 
 
 @torch.no_grad()

@@ -29,7 +29,7 @@ def start_with_one_thread() -> None:
 
 def use_threads(model: Any, batch_size: int) -> None:
     """Let torch use all processors for large batches of a ViT, if nobody has chosen otherwise."""
-    import torch
+    import torch  # not before `start_with_one_thread`, whose variables it reads
 
     from vit_helpers.scaling.cost import multiply_adds
 
