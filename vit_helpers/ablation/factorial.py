@@ -34,7 +34,7 @@ def design(factors: int, generators: Sequence[str] = ()) -> list[Run]:
         letter, _, word = generator.replace(" ", "").partition("=")
         determined[letter] = set(word.removeprefix("-")), -1 if word.startswith("-") else 1
     free = [letter for letter in letters if letter not in determined]
-    by_others = all(word and word <= set(free) for word, _ in determined.values())
+    by_others = all(others and others <= set(free) for others, _ in determined.values())
     if len(free) + len(generators) != factors or not by_others:
         raise ValueError(
             f"generators determine some of {letters} by others, "
@@ -43,8 +43,8 @@ def design(factors: int, generators: Sequence[str] = ()) -> list[Run]:
     runs = []
     for levels in product((-1, 1), repeat=len(free)):
         run = dict(zip(free, levels, strict=True))
-        for letter, (word, sign) in determined.items():
-            run[letter] = sign * prod(run[factor] for factor in word)
+        for letter, (others, sign) in determined.items():
+            run[letter] = sign * prod(run[other] for other in others)
         runs.append({letter: run[letter] for letter in letters})
     return runs
 
