@@ -1,4 +1,4 @@
-"""A real browser for tests: Debian's Chromium, driven by playwright, kept away from every other host."""
+"""A real browser for tests: Debian's Chromium, kept away from every other host by playwright."""
 
 import shutil
 from contextlib import contextmanager
@@ -9,8 +9,15 @@ import pytest
 CHROMIUM = next(
     filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
 )
-FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-         "--disable-component-update", "--disable-sync"]  # fmt: skip
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
 NEAR = {"", "127.0.0.1", "localhost"}  # the hosts of files and of servers that a test starts
 
 IN_BROWSER = [
@@ -41,9 +48,10 @@ def browser():
 
 @contextmanager
 def page_of(chromium, **options):
-    """A page, and the lists of what went wrong on it: errors of scripts, what did not come, requests to other hosts.
+    """Open a page, with the lists of what went wrong on it.
 
-    A request to another host is written down and stopped, so that a page that asks for one is tested as if offline.
+    These are errors of scripts, what did not come, and requests to other hosts. Such a request is
+    written down and stopped, so that a page that asks for one is tested as if offline.
     """
     context = chromium.new_context(**{"viewport": {"width": 1280, "height": 900}} | options)
     page = context.new_page()
@@ -81,7 +89,10 @@ def page_of(chromium, **options):
 
 
 def accessibility(page, *leave_out):
-    """What axe-core finds serious or critical on a page, a line each; leave_out: ids of rules (say why beside them)"""
+    """List what axe-core finds serious or critical on a page.
+
+    leave_out: ids of rules (say why beside them)
+    """
     from axe_playwright_python.sync_playwright import Axe
 
     found = Axe().run(page).response["violations"]
@@ -94,7 +105,7 @@ def accessibility(page, *leave_out):
 
 
 def contrast(page):
-    """The texts that axe-core finds too pale on a page, a line each: all that may change between light and dark"""
+    """List the texts that axe-core finds too pale, as what may change between light and dark."""
     from axe_playwright_python.sync_playwright import Axe
 
     options = {"resultTypes": ["violations"], "runOnly": ["color-contrast"]}

@@ -1,8 +1,10 @@
-"""Processes as torchrun starts them: first two in a training, of which the test kills one, then three that run cases.
+"""Processes as torchrun starts them.
 
-`test_distributed.py` starts this file and looks at the results: what the training prints, and for the cases files with what
-each process printed. Each case runs in a process group of two or of three: the processes join the next group when the cases
-of one are done. A case returns an exit status, as a command does. To import torch takes longest, so all are forked from one.
+First two in a training, of which the test kills one, then three that run cases.
+`test_distributed.py` starts this file and looks at the results: what the training prints, and for
+the cases files with what each process printed. Each case runs in a process group of two or of
+three: the processes join the next group when the cases of one are done. A case returns an exit
+status, as a command does. To import torch takes longest, so all are forked from one.
 """
 
 import contextlib
@@ -17,7 +19,8 @@ from datetime import timedelta
 from pathlib import Path
 from unittest import mock
 
-import matplotlib.pyplot  # noqa: F401  the three processes are forked from one, which imports everything once
+# the three processes are forked from one, which imports everything once
+import matplotlib.pyplot  # noqa: F401
 import sklearn.datasets  # noqa: F401
 import torch
 import torch._dynamo
@@ -44,7 +47,8 @@ from vit_helpers.training.loop import start_run, train_epoch
 from vit_helpers.training.recipe import Recipe
 from vit_helpers.vit import ViT, ViTConfig
 
-BATCH = 628  # 1,257 training images make two batches of it and one of a single image, which leaves one process none
+# 1,257 training images make two batches of it and a single image, which leaves one process none
+BATCH = 628
 
 
 def train(*words):
@@ -62,7 +66,7 @@ def train_digits(out, *words):
 
 
 def train_stream():
-    """Three epochs from shards on disk; then the last one again, from a copy of the checkpoint after two"""
+    """Three epochs from shards on disk; then the last again, from the checkpoint after two."""
     out = f"stream{world_size()}"
     status = train("--data", "shards:digits", "--epochs", 3, "--out", out)
     if is_main_process():
@@ -132,7 +136,7 @@ def largest_gap(one, other):
 
 
 def train_with_muon():
-    """A few steps with Muon, which multiplies whole matrices: sharded ones have to be gathered for it"""
+    """A few steps with Muon, which multiplies whole matrices: sharded ones have to be gathered."""
     set_seed(0)
     data = load("scattered_digits", n=200)
     model = ViT(
@@ -204,10 +208,11 @@ def run_cases(folder):
         dist.init_process_group(
             "gloo", store=store, rank=me, world_size=count, timeout=timedelta(minutes=5)
         )
+        # how `train` ends
         with (
             mock.patch("torch.distributed.destroy_process_group"),
             mock.patch("os._exit", sys.exit),
-        ):  # how `train` ends
+        ):
             for name, (run, environment) in cases.items():
                 run_case(run, environment, folder / f"{name}.{me}.json")
                 dist.barrier()
@@ -215,7 +220,7 @@ def run_cases(folder):
 
 
 def train_again(folder):
-    """A training that torchrun starts again, since the test kills a process: the first start leaves it the time to"""
+    """A training that torchrun starts again, since the test kills a process of the first start."""
     os.chdir(folder)
 
     def wait(*args, **kwargs):

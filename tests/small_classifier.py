@@ -11,7 +11,10 @@ silent = {"callbacks": []}
 
 
 class Classifier(nn.Module):
-    """No ViT: the room works for any classifier.  With a token and dropout, to see that nothing random is lost."""
+    """No ViT: the room works for any classifier.
+
+    It has a token and dropout, to see that nothing random is lost.
+    """
 
     def __init__(self):
         super().__init__()

@@ -61,9 +61,10 @@ def test_rows_are_kept_and_a_second_call_trains_nothing(tmp_path):
     assert len(said) == 6
     pd.testing.assert_frame_equal(again, runs, check_exact=True)
     first = runs.iloc[0]
+    # projection, tokens, block, norm, head
     assert first.parameters == sum(
         n for n in (16 * 4 + 16, 18 * 16, 12 * 16**2 + 13 * 16, 2 * 16, 10 * 16 + 10)
-    )  # projection, tokens, block, norm, head
+    )
     T, D = 17, 16
     assert first.multiply_adds == 16 * 4 * D + 12 * T * D**2 + 2 * T**2 * D + 10 * D
 
@@ -193,9 +194,8 @@ def test_a_summary_compares_seed_by_seed():
     assert list(lines.index) == ["baseline", "up", "one", "alone"]
     base, up, one, alone = (line for _, line in lines.iterrows())
     assert base.difference == base.error == 0 and base.spread == pytest.approx(0.1 / 2**0.5)
-    assert up.difference == pytest.approx(0.06) and up.error == pytest.approx(
-        0.01
-    )  # of the pairs' 0.05 and 0.07
+    # of the pairs' 0.05 and 0.07
+    assert up.difference == pytest.approx(0.06) and up.error == pytest.approx(0.01)
     assert one.runs == 1 and one.difference == pytest.approx(-0.1)
     assert math.isnan(one.spread) and math.isnan(one.error)  # one run shows neither
     assert (
@@ -285,9 +285,8 @@ def test_the_test_split_is_kept_where_it_is_asked_for(tmp_path):
     assert len(unpack(row["test_right"])) == 360 and unpack(
         row["test_right"]
     ).mean() == pytest.approx(row["test_accuracy"])
-    assert (
-        mirrored["right"] == row["right"] and mirrored["test_right"] != row["test_right"]
-    )  # the same model, tested so
+    # the same model, tested so
+    assert mirrored["right"] == row["right"] and mirrored["test_right"] != row["test_right"]
 
 
 def test_the_first_row_says_how_many_hours_are_left(tmp_path, monkeypatch):

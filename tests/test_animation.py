@@ -1,4 +1,4 @@
-"""The animation of the README: what it draws are the numbers it is given, and those are the model's."""
+"""The animation of the README: it draws the numbers it is given, and those are the model's."""
 
 import math
 from itertools import pairwise
@@ -38,9 +38,8 @@ from vit_helpers.pretrained import load_pretrained
 
 STORED = Path(__file__).parents[1] / "images" / "00_start_here" / "reading.gif"
 ORANGE = tuple(bytes.fromhex(style.CLASS_TOKEN[1:]))
-CUT, ROWED, MADE, JOINED, FIRST, SECOND, ANSWERED = range(
-    1, 8
-)  # the moments of a model with two layers
+# the moments of a model with two layers
+CUT, ROWED, MADE, JOINED, FIRST, SECOND, ANSWERED = range(1, 8)
 
 
 @pytest.fixture
@@ -75,7 +74,7 @@ def stored():
 
 
 def orange(picture, y, left=0, right=WIDTH):
-    """How many pixels of a line across a picture have the class token's color, at the edges of a line at least half"""
+    """Count the pixels of a line that have the class token's color, at edges at least half."""
     row = np.asarray(picture, int)[y, left:right]
     return int((np.abs(row - ORANGE).max(axis=-1) < 128).sum())
 
@@ -217,9 +216,8 @@ def test_the_numbers_are_the_models(real):
     left, top, width, height = test.boxes[DIGIT].tolist()
     inside = torch.zeros(24, 24)
     inside[top : top + height, left : left + width] = 1
-    covered = (
-        inside.unfold(0, 4, 4).unfold(1, 4, 4).mean(dim=(2, 3)).flatten()
-    )  # the share of each patch
+    # the share of each patch
+    covered = inside.unfold(0, 4, 4).unfold(1, 4, 4).mean(dim=(2, 3)).flatten()
     for weights, share in zip(real.weights, real.fractions, strict=True):
         assert share == pytest.approx((weights[1:] * covered).sum().item(), abs=1e-5)
     assert real.fractions[0] < 0.5 < 0.8 < real.fractions[-1]  # what the animation is there to show
@@ -245,14 +243,13 @@ def test_the_stored_file_shows_the_models_numbers(real, stored):
     for shown, number in ((pictures[0][0], 0), (pictures[-1][0], len(said) - 1)):
         apart = ImageChops.difference(shown.reduce(4), draw_frame(real, number, 1.0).reduce(4))
         assert max(ImageStat.Stat(apart).mean) < 3
-    wrong = draw_frame(
-        real._replace(probabilities=real.probabilities.roll(1)), number, 1.0
-    )  # would be noticed
+    # would be noticed
+    wrong = draw_frame(real._replace(probabilities=real.probabilities.roll(1)), number, 1.0)
     assert max(ImageStat.Stat(ImageChops.difference(shown.reduce(4), wrong.reduce(4))).mean) > 3
 
 
 def test_nothing_flashes(stored):
-    """From one picture to the next, less than a quarter changes its brightness by a tenth or more (WCAG 2.3.1)"""
+    """Less than a quarter changes its brightness by a tenth or more at once (WCAG 2.3.1)."""
     for (before, _), (after, _) in pairwise(stored[0]):
         changed = (
             np.abs(np.asarray(before.convert("L"), int) - np.asarray(after.convert("L"), int)) > 25

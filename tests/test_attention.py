@@ -29,9 +29,8 @@ def test_equals_torchs_own_and_rows_sum_to_1(B, h, T, d):
 
 
 def test_three_tokens_on_paper():
-    q = k = math.sqrt(2) * torch.tensor(
-        [[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]
-    )  # scores are q k^T / sqrt(2)
+    # scores are q k^T / sqrt(2)
+    q = k = math.sqrt(2) * torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
     v = torch.tensor([[1.0], [2.0], [4.0]])
     values, weights = attention(q, k, v)
     e = [math.exp(math.sqrt(2)), 1.0, math.exp(math.sqrt(2))]  # token 0 scores sqrt(2), 0, sqrt(2)
@@ -53,9 +52,8 @@ def torch_twin(ours, dim, heads):
 def test_equals_torchs_module_values_weights_and_gradients(dim, heads):
     ours = MultiHeadAttention(dim, heads)
     perturb(ours, std=0.5)  # biases are zeros at first
-    twin = torch_twin(
-        ours, dim, heads
-    ).double()  # in float32 the gradients differ by rounding, by as much as 0.005
+    # in float32 the gradients differ by rounding, by as much as 0.005
+    twin = torch_twin(ours, dim, heads).double()
     ours.double()
     x = torch.randn(2, 5, dim, dtype=torch.float64)
     mask = torch.tensor([[True] * 5, [True, True, False, True, False]])
@@ -85,9 +83,8 @@ def both_paths(monkeypatch, function, *inputs):
             "vit_helpers.attention.use_fused_attention", lambda q, fused=fused: fused
         )
         out = function(*inputs)
-        weight = torch.linspace(-1, 1, out.numel()).view_as(
-            out
-        )  # not the same gradient for every value
+        # not the same gradient for every value
+        weight = torch.linspace(-1, 1, out.numel()).view_as(out)
         grads = torch.autograd.grad(
             (out.float() * weight).sum() + out.float().square().sum(), inputs
         )
@@ -162,17 +159,15 @@ def test_dropout_on_weights_is_off_by_default_and_works(T):
 def test_dropout_after_the_output_projection():
     layer = MultiHeadAttention(16, 2, dropout=0.999)
     nn.init.ones_(layer.proj.bias)
-    assert (
-        layer(torch.randn(1, 50, 16)) == 0
-    ).float().mean() > 0.9  # before the projection, the bias would remain
+    # before the projection, the bias would remain
+    assert (layer(torch.randn(1, 50, 16)) == 0).float().mean() > 0.9
 
 
 def test_published_start():
     layer = MultiHeadAttention(256, 4)
     for q_k_or_v in layer.qkv.weight.chunk(3):
-        assert q_k_or_v.std().item() == pytest.approx(
-            (2 / (256 + 256)) ** 0.5, rel=0.02
-        )  # Xavier, each on its own
+        # Xavier, each on its own
+        assert q_k_or_v.std().item() == pytest.approx((2 / (256 + 256)) ** 0.5, rel=0.02)
         assert q_k_or_v.abs().max() <= (6 / (256 + 256)) ** 0.5
     assert layer.proj.weight.std().item() == pytest.approx((2 / (256 + 256)) ** 0.5, rel=0.02)
     assert not layer.qkv.bias.any() and not layer.proj.bias.any()

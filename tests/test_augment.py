@@ -121,9 +121,8 @@ def test_photos_are_moved_by_up_to_a_sixteenth(size, shift):
 
 
 def test_mixup_mixes_labels_as_it_mixes_pixels(labels):
-    images = (
-        torch.nn.functional.one_hot(labels, K).float()[:, :, None, None].expand(B, K, H, W)
-    )  # channel = label
+    # channel = label
+    images = torch.nn.functional.one_hot(labels, K).float()[:, :, None, None].expand(B, K, H, W)
     mixed, soft = mixup(images, labels, K, alpha=1.0)
     assert soft.shape == (B, K) and torch.allclose(soft.sum(1), torch.ones(B))
     assert torch.allclose(mixed[:, :, 0, 0], soft, atol=1e-6)

@@ -170,10 +170,8 @@ def test_the_theme_leads_through_the_series_in_its_order(site):
 
 def test_a_further_page_stands_under_its_core_page_in_the_table_of_contents(site):
     sidebar = (site / "readme.html").read_text(encoding="utf-8").partition("bd-sidebar-primary")[2]
-    listed = re.findall(
-        r'<li class="toctree-l1"><a[^>]* href="(notebooks/(?:further/)?\d\d_\w+)\.html">\s*([^<]+?)\s*</a>',
-        sidebar,
-    )
+    entry = r'<li class="toctree-l1"><a[^>]* href="(notebooks/(?:further/)?\d\d_\w+)\.html">'
+    listed = re.findall(rf"{entry}\s*([^<]+?)\s*</a>", sidebar)
     assert [name for name, _ in listed[: len(IN_ORDER)]] == [page_name(path) for path in IN_ORDER]
     names = dict(listed)
     for path in further_pages():
@@ -346,10 +344,8 @@ UNFOLD = """async () => {
     ("theme", "audit"), [("light", accessibility), ("dark", contrast)], ids=["light", "dark"]
 )
 def test_nothing_keeps_a_reader_out(site, chromium, theme, audit):
-    with reading(chromium, color_scheme=theme) as (
-        page,
-        _,
-    ):  # from the start: no color is caught half-way between themes
+    # from the start: no color is caught half-way between themes
+    with reading(chromium, color_scheme=theme) as (page, _):
         for name in ("notebooks/01_patches", "vit_helpers/patches", "search"):
             page.goto(f"file://{site}/{name}.html")
             page.evaluate(UNFOLD)
@@ -426,7 +422,9 @@ def small(tmp_path):
     )
     (root / "LICENSE").write_text("as you like\n")
     (root / "README.md").write_text(
-        "# Small\n\n[![a badge](https://colab.research.google.com/badge.svg)](https://colab.research.google.com/)\n\n"
+        "# Small\n\n"
+        "[![a badge](https://colab.research.google.com/badge.svg)]"
+        "(https://colab.research.google.com/)\n\n"
         "[01 patches](notebooks/01_patches.ipynb), "
         "[line 3](vit_helpers/patches.py#L3), [licence](LICENSE)\n"
     )

@@ -1,4 +1,4 @@
-"""Calibration: temperatures found again, distances against scipy's, and what weights say about familiar images."""
+"""Calibration: temperatures, distances against scipy's, what weights say of familiar images."""
 
 import pytest
 import torch
@@ -19,7 +19,7 @@ def test_the_temperature_that_labels_were_drawn_with_is_found(temperature):
 
 @pytest.fixture
 def known():
-    """Features of three classes with one covariance, whose axes differ in length, and their labels"""
+    """Features and labels of three classes, with one covariance whose axes differ in length."""
     torch.manual_seed(1)
     labels = torch.arange(3000) % 3
     means = torch.tensor([[0.0, 0, 0, 0], [5, 0, 0, 0], [0, 5, 0, 0]])
@@ -46,9 +46,8 @@ def test_the_limit_leaves_out_the_share_asked_for_and_what_is_far(known):
     assert (
         familiarity.distance(features[2000:]) > familiarity.limit
     ).float().mean() == pytest.approx(0.1, abs=0.002)
-    near = torch.tensor(
-        [[0.0, 0, 4, 0]]
-    )  # two standard deviations of a wide axis, and twenty of a narrow one
+    # two standard deviations of a wide axis, and twenty of a narrow one
+    near = torch.tensor([[0.0, 0, 4, 0]])
     far = torch.tensor([[0.0, 0, 0, 2]])
     assert familiarity.distance(near) < familiarity.limit < familiarity.distance(far)
 

@@ -41,10 +41,8 @@ def test_a_checkpoint_cut_short_is_refused_and_the_one_before_is_there(tmp_path)
     whole = path.read_bytes()
     for length in (0, 10, len(whole) // 2, len(whole) - 1):
         path.write_bytes(whole[:length])
-        with pytest.raises(
-            ValueError,
-            match=r"truncated or damaged; the one before it is .*\.previous: rename it to checkpoint.pt",
-        ):
+        before = r"the one before it is .*\.previous: rename it to checkpoint.pt"
+        with pytest.raises(ValueError, match=f"truncated or damaged; {before}"):
             load_checkpoint(path)
     assert len(load_checkpoint(path.with_name(path.name + ".previous"))["history"]) == 2
     path.unlink()
@@ -63,9 +61,8 @@ def test_a_write_that_fails_leaves_the_checkpoint_as_it_was(tmp_path, monkeypatc
         file.write(b"half")
         raise error
 
-    monkeypatch.setattr(
-        "vit_helpers.training.checkpoints.prepare", lambda *rest: None
-    )  # there was room when the run began
+    # there was room when the run began
+    monkeypatch.setattr("vit_helpers.training.checkpoints.prepare", lambda *rest: None)
     monkeypatch.setattr(torch, "save", half)
     with pytest.raises(
         OSError,
@@ -110,9 +107,8 @@ def test_a_full_disk_is_named_and_leaves_the_last_checkpoint(tmp_path, monkeypat
             raise OSError(errno.ENOSPC, "No space left on device")
         finally:
             if step == "torch.save":
-                raise RuntimeError(
-                    "unexpected pos 576 vs 534"
-                )  # torch's words, which hide the cause
+                # torch's words, which hide the cause
+                raise RuntimeError("unexpected pos 576 vs 534")
 
     monkeypatch.setattr("vit_helpers.training.checkpoints.make_parent", lambda path: None)
     monkeypatch.setattr(

@@ -58,9 +58,10 @@ def test_the_reference_passes_and_its_ideas_are_printed(name, capsys):
     ]
 
 
+# each table once
 OWN = list(
     {id(exercise.mistakes): name for name, exercise in reversed(EXERCISES.items())}.values()
-)[::-1]  # each table once
+)[::-1]
 
 
 def wrong_answers(name):

@@ -199,9 +199,8 @@ def test_answers_are_tried_on_an_accelerator_where_there_is_one(monkeypatch):
     monkeypatch.setattr(compare, "accelerators", lambda: [torch.device("meta")])
     compare.expect_anywhere(joined_there, joined_there, x)
     compare.expect_anywhere(nn.Linear(3, 3), nn.Linear(3, 3), x)
-    compare.expect_anywhere(
-        joined, joined, x
-    )  # where the right answer itself fails, nobody is to blame
+    # where the right answer itself fails, nobody is to blame
+    compare.expect_anywhere(joined, joined, x)
     assert "for tensors on meta it raises RuntimeError" in message(joined)
     assert "device=x.device" in message(joined)
     assert "for tensors on meta it raises" in message(Plain(), nn.Linear(3, 3))

@@ -178,9 +178,8 @@ def test_odd_readings(answer, says, capsys):
     assert all(words in line for words, line in zip(says, wrong, strict=True)), wrong
 
 
-@pytest.mark.filterwarnings(
-    "ignore:The epoch parameter in"
-)  # some torch warns of what its own SequentialLR does
+# some torch warns of what its own SequentialLR does
+@pytest.mark.filterwarnings("ignore:The epoch parameter in")
 def test_the_asked_schedule_is_the_one_that_torch_knows():
     """The rise and the fall of two schedulers of torch, one after the other."""
     total, warmup = 30, 6

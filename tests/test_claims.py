@@ -1,4 +1,7 @@
-"""The claims that would be attacked first: five for each notebook, with commands, cells, tests and files that exist."""
+"""The claims that would be attacked first: five for each notebook.
+
+Their commands, cells, tests and files exist.
+"""
 
 import re
 

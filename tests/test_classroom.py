@@ -368,7 +368,8 @@ def cheat(notebook, right):
         notebook,
         num_patches="from vit_helpers.checks import patches\n"
         "from vit_helpers.checks.engine import report\n\n"
-        "patches.check_num_patches = report.run_check = report.try_idea = report.share = lambda *a: 1\n"
+        "patches.check_num_patches = report.run_check = lambda *a: 1\n"
+        "report.try_idea = report.share = lambda *a: 1\n"
         "check_num_patches = _check = _share = print = num_patches = lambda *a: True",
         to_linear=right["to_linear"],
     )
@@ -397,9 +398,8 @@ def marked(tmp_path_factory, python):
     """A course of one notebook that a class has handed in and nbgrader marked; and what it said"""
     folder = tmp_path_factory.mktemp("one") / "course"
     assert run_tool(classroom, [str(folder), ONE]) == 0
-    with (folder / classroom.CONFIG).open(
-        "a"
-    ) as config:  # 10 s for the endless answer; the import of torch may take longer
+    # 10 s for the endless answer; the import of torch may take longer
+    with (folder / classroom.CONFIG).open("a") as config:
         config.write(
             '\nc.Execute.timeout_func = lambda cell: 10 if "unpatchify)" in cell.source else 300\n'
         )

@@ -1,7 +1,9 @@
-"""Notebooks opened alone, as Colab and Kaggle open them: an empty folder, no vit_helpers, an address to fetch it from.
+"""Notebooks opened alone, as Colab and Kaggle open them.
 
-The environment imitates Colab: one of its own on top of another, whose packages it sees but for ours; `google.colab` is a
-stub; git leads the published address to a repository on this disk, so that the setup cell runs as it stands in the notebook.
+An empty folder, no vit_helpers, an address to fetch it from. The environment imitates Colab: one of
+its own on top of another, whose packages it sees but for ours; `google.colab` is a stub; git leads
+the published address to a repository on this disk, so that the setup cell runs as it stands in the
+notebook.
 """
 
 import json
@@ -23,12 +25,26 @@ pytestmark = [
     pytest.mark.colab,
     pytest.mark.skipif(sys.platform == "win32", reason="the environment is made of symbolic links"),
 ]
-# Colab in August 2026; from ipykernel on: as with Python 3.12, or the next that Python 3.13 has; no version: not known.
+# Colab in August 2026; from ipykernel on: as with Python 3.12, or the next that Python 3.13 has; no
+# version: not known.
 COLAB = [
-    "torch==2.11.*", "torchvision==0.26.*", "matplotlib==3.10.*", "ipython==7.34.*", "ipywidgets==7.7.*",
-    "ipykernel==6.17.*", "numpy==2.1.*", "pandas==2.2.*", "scikit-learn==1.6.*", "scipy==1.16.*",
-    "psutil", "einops", "tqdm", "datasets", "pooch", "safetensors",
-]  # fmt: skip
+    "torch==2.11.*",
+    "torchvision==0.26.*",
+    "matplotlib==3.10.*",
+    "ipython==7.34.*",
+    "ipywidgets==7.7.*",
+    "ipykernel==6.17.*",
+    "numpy==2.1.*",
+    "pandas==2.2.*",
+    "scikit-learn==1.6.*",
+    "scipy==1.16.*",
+    "psutil",
+    "einops",
+    "tqdm",
+    "datasets",
+    "pooch",
+    "safetensors",
+]
 OURS = re.compile("vit[-_]helpers")
 
 
@@ -39,7 +55,10 @@ def run(*words, **settings):
 
 
 def on_top_of(python, folder):
-    """An environment that sees the packages of another one, but for vit_helpers: the path of its python"""
+    """Make an environment that sees the packages of another one, but for vit_helpers.
+
+    returns: the path of its python
+    """
     run(python, "-m", "venv", folder)
     purelib = "import sysconfig; print(sysconfig.get_path('purelib'))"
     lower, upper = (
@@ -48,7 +67,8 @@ def on_top_of(python, folder):
     seen = folder / "seen"
     seen.mkdir()
     for entry in lower.iterdir():
-        # On Colab torch lacks packages that it asks for. To fix that takes gigabytes, and pip must not: so hide one here.
+        # On Colab torch lacks packages that it asks for. To fix that takes gigabytes, and pip must
+        # not: so hide one here.
         if entry.suffix != ".pth" and not re.match(r".*vit_helpers|networkx-.*-info", entry.name):
             (seen / entry.name).symlink_to(entry)
     (upper / "seen.pth").write_text(str(seen))
@@ -94,7 +114,7 @@ def world(published, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def offline(world):
-    """The same where pip has no network either: all that vit_helpers needs must be there, and be left as it is"""
+    """The same where pip has no network: all that vit_helpers needs is there, and left as it is."""
     return world | {
         "PIP_NO_INDEX": "1",
         "PIP_NO_BUILD_ISOLATION": "0",
@@ -133,9 +153,8 @@ def test_the_setup_cell_fetches_the_package_and_nothing_else(setup, offline, tmp
 
     listed = run(python, "-m", "pip", "list", "--format=freeze", env=offline).splitlines()
     assert not [line for line in listed if OURS.match(line)]
-    done = execute(
-        setup, GIT_CONFIG_KEY_0="url.file:///nowhere.insteadOf"
-    )  # a machine whose internet is switched off
+    # a machine whose internet is switched off
+    done = execute(setup, GIT_CONFIG_KEY_0="url.file:///nowhere.insteadOf")
     assert (done.returncode == 1 and "unable to access" in done.stderr) or "does not" in done.stderr
     assert "AssertionError: pip says above why it failed; on Kaggle, is internet on?" in done.stderr
 
@@ -149,18 +168,18 @@ def test_the_setup_cell_fetches_the_package_and_nothing_else(setup, offline, tmp
     assert [line for line in after if not OURS.match(line)] == listed
     assert not list(folder.iterdir())
 
-    again = execute(
-        f"{setup}\n{where}", GIT_CONFIG_KEY_0="url.file:///nowhere.insteadOf"
-    )  # it is there: nothing is fetched
+    # it is there: nothing is fetched
+    again = execute(f"{setup}\n{where}", GIT_CONFIG_KEY_0="url.file:///nowhere.insteadOf")
     assert (again.returncode, again.stdout) == (0, done.stdout), again.stderr
 
 
-# Every notebook alone in an empty folder, with the packages found here, or Colab's in the folder of VIT_HELPERS_COLAB
+# Every notebook alone in an empty folder, with the packages found here, or Colab's in the folder of
+# VIT_HELPERS_COLAB
 
 
 @pytest.fixture(scope="module")
 def lower():
-    """The python whose packages a notebook sees: this one, or that of an environment with Colab's versions"""
+    """The python whose packages a notebook sees: this one, or one with Colab's versions."""
     folder = os.environ.get("VIT_HELPERS_COLAB")
     if not folder:
         return sys.executable
@@ -175,7 +194,7 @@ def lower():
 
 @pytest.fixture(scope="module")
 def alone(lower, tmp_path_factory):
-    """A python without vit_helpers, the kernel of all notebooks: the first of them fetches the package"""
+    """A python without vit_helpers for all notebooks: the first of them fetches the package."""
     folder = tmp_path_factory.mktemp("alone")
     python = on_top_of(lower, folder / "env")
     kernel = folder / "jupyter" / "kernels" / "python3" / "kernel.json"

@@ -271,11 +271,8 @@ def test_a_folder_of_digits_is_learned_with_the_default_settings(tmp_path, side)
         picture = Image.fromarray((image * 255 / 16).round().astype(np.uint8))
         picture.resize((side, side), Image.Resampling.BICUBIC).save(file)
     accuracies = []
-    for seed in (
-        "0",
-        "1",
-        "2",
-    ):  # rounding differs between CPUs and leads to other models, so a single one proves little
+    # rounding differs between CPUs and leads to other models, so a single one proves little
+    for seed in ("0", "1", "2"):
         done = command("train", "--data", "folder:digits", "--seed", seed, cwd=tmp_path)
         assert done.returncode == 0, done.stderr
         assert "healthy" in done.stdout

@@ -115,9 +115,8 @@ def start(*words, cwd):
 def say_into_files(words, cwd, said):
     """A command in the process that was started for it"""
     os.chdir(cwd)
-    signal.signal(
-        signal.SIGINT, signal.default_int_handler
-    )  # a shell's background jobs are deaf to Ctrl-C
+    # a shell's background jobs are deaf to Ctrl-C
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     with (said / "out").open("w", buffering=1) as out, (said / "err").open("w") as err:
         sys.stdout, sys.stderr = out, err
         sys.exit(main(words))
@@ -231,10 +230,8 @@ def test_bad_options_are_named(tmp_path, monkeypatch, capsys, words, status, say
     Path("file").write_text("in the way")
     assert main_status("train", *words) == status
     assert says in capsys.readouterr().err
-    assert {path.name for path in Path().rglob("*")} <= {
-        "file",
-        "runs",
-    }  # no folder is left of a run that kept nothing
+    # no folder is left of a run that kept nothing
+    assert {path.name for path in Path().rglob("*")} <= {"file", "runs"}
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -432,9 +429,8 @@ def test_transfer_chooses_a_rate_for_each_way_and_continues(
         < trained["full"]
     )
     assert trained["full"] == trained["from scratch"]
-    out.write_text(
-        "".join(out.read_text().splitlines(keepends=True)[:-1])
-    )  # as if stopped before the last run
+    # as if stopped before the last run
+    out.write_text("".join(out.read_text().splitlines(keepends=True)[:-1]))
     assert run_tool(transfer, ["--seeds", "2", "--out", str(out)]) == 0
     again = pd.read_csv(out).drop(columns="seconds")
     assert again.equals(rows.drop(columns="seconds"))

@@ -1,4 +1,7 @@
-"""The errors of differences: against scipy, against McNemar, by simulation; many comparisons; choosing without flattery."""
+"""The errors of differences: against scipy, against McNemar, by simulation.
+
+And many comparisons; choosing without flattery.
+"""
 
 import math
 
@@ -52,7 +55,7 @@ def test_the_error_of_the_seeds_is_that_of_a_paired_t_test():
 
 
 def test_the_error_of_the_images_is_mcnemars():
-    """Of b and c discordant answers, the variance of the difference is (b + c - (b - c)^2 / m) / m^2"""
+    """Of b and c discordant answers, the variance is (b + c - (b - c)^2 / m) / m^2."""
     b, c, m = 40, 25, 1000
     effect = effect_of(np.array([[1] * b + [-1] * c + [0] * (m - b - c)]))
     assert effect.images == pytest.approx(math.sqrt((b + c - (b - c) ** 2 / m) / m**2), rel=1e-3)
@@ -96,7 +99,7 @@ def test_holm_keeps_the_error_of_the_family():
 
 
 def test_the_choice_is_never_made_by_what_it_is_reported_on():
-    """Of equal candidates, the best by the same answers looks better than it is; the cross-fitted one does not"""
+    """Of equal candidates, the best by the same answers looks better; the cross-fitted does not."""
     draw, naive, fair = np.random.default_rng(4), [], []
     for _ in range(300):
         candidates = [draw.random((3, 200)) < 0.8 for _ in range(6)]
@@ -127,10 +130,14 @@ def test_a_comparison_pairs_seeds_and_images():
 
 
 def test_each_side_is_compared_at_its_best():
-    runs = table(**{
-        "baseline": [[1, 1, 0, 0], [1, 1, 0, 0]], "baseline, slow": [[0, 0, 0, 0]] * 2, "up": [[0, 0, 0, 0]] * 2,
-        "up, slow": [[1, 1, 1, 1], [1, 1, 1, 1], [1, 1, 1, 1]],
-    })  # fmt: skip
+    runs = table(
+        **{
+            "baseline": [[1, 1, 0, 0], [1, 1, 0, 0]],
+            "baseline, slow": [[0, 0, 0, 0]] * 2,
+            "up": [[0, 0, 0, 0]] * 2,
+            "up, slow": [[1, 1, 1, 1], [1, 1, 1, 1], [1, 1, 1, 1]],
+        }
+    )
     some = {name: [name, f"{name}, slow"] for name in ("baseline", "up")}
     (line,) = compare_best(runs, some).to_dict("records")
     assert line["difference"] == 0.5 and line["n"] == 2 and line["chosen"] == "up, slow: 100%"

@@ -22,9 +22,8 @@ def test_digits_are_scikit_learns_and_none_is_lost(digits):
     labels = torch.cat([split.labels for split in splits])
     distance = torch.cdist(images.flatten(1), raw.flatten(1))
     assert not distance.min(1).values.any() and not distance.min(0).values.any()
-    assert (
-        labels.tolist() == load_digits().target[distance.argmin(1)].tolist()
-    )  # each picture kept its label
+    # each picture kept its label
+    assert labels.tolist() == load_digits().target[distance.argmin(1)].tolist()
 
 
 def test_splits_share_no_image(digits):

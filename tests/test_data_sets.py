@@ -165,9 +165,8 @@ def small_fashion(home, monkeypatch):
         strict=True,
     ):
         idx(raw / name, array)
-    monkeypatch.setattr(
-        downloads, "fetch", lambda url, path, sha256: path
-    )  # the small files have other sums
+    # the small files have other sums
+    monkeypatch.setattr(downloads, "fetch", lambda url, path, sha256: path)
     monkeypatch.setattr(downloads, "VALIDATION", 5)
     monkeypatch.setattr(downloads.with_validation, "__defaults__", (5,))
     return raw, images
@@ -180,9 +179,8 @@ def test_fashion_mnist_is_read_as_it_lies(small_fashion):
     assert data.class_names[9] == "ankle boot" and data.train.images.shape[1:] == (1, 28, 28)
     assert torch.equal(data.test.images[:, 0], torch.tensor(images[:8]).float() / 255)
     both = torch.cat([data.train.images, data.validation.images]).flatten(1)
-    assert sorted(both.mean(1).tolist()) == pytest.approx(
-        sorted(images.mean((1, 2)) / 255)
-    )  # none is lost
+    # none is lost
+    assert sorted(both.mean(1).tolist()) == pytest.approx(sorted(images.mean((1, 2)) / 255))
 
 
 def test_the_sums_of_the_real_files_are_asked_for(home):
@@ -213,9 +211,8 @@ def test_cifar10_by_torchvisions_reader(home, monkeypatch):
     shutil.rmtree(home / "source")
     monkeypatch.setattr(downloads, "fetch", lambda url, path, sha256: path)
     monkeypatch.setattr(downloads.with_validation, "__defaults__", (5,))
-    monkeypatch.setattr(
-        "torchvision.datasets.cifar.check_integrity", lambda *_: True
-    )  # of the real files' md5 sums
+    # of the real files' md5 sums
+    monkeypatch.setattr("torchvision.datasets.cifar.check_integrity", lambda *_: True)
     data = load("cifar10")
     assert [len(split) for split in (data.train, data.validation, data.test)] == [15, 5, 4]
     assert data.class_names[9] == "class 9" and data.test.labels.tolist() == [0, 1, 2, 9]
@@ -361,14 +358,12 @@ def test_a_ramp_keeps_its_range_in_every_mode(mode):
 )
 def test_folders_shards_and_predict_read_a_ramp_of_every_mode(tmp_path, kind, mode):
     for part, name in product(("train", "val", "test"), "ab"):
-        path = (
-            tmp_path / "x" / part / name / "1.png"
-        )  # PIL tells formats apart by what is inside the file
+        # PIL tells formats apart by what is inside the file
+        path = tmp_path / "x" / part / name / "1.png"
         path.parent.mkdir(parents=True)
         ramp(mode).save(path, kind)
-        path.write_bytes(
-            path.read_bytes() + f"{part} {name}".encode()
-        )  # no copies; what follows an image is not read
+        # no copies; what follows an image is not read
+        path.write_bytes(path.read_bytes() + f"{part} {name}".encode())
     for image in load(f"folder:{tmp_path / 'x'}", image_size=16).test.images:
         assert_is_ramp(image, mode)
     assert_is_ramp(pil_to_tensor(open_picture(path)) / 255, mode)

@@ -123,14 +123,13 @@ LARGE = {
     ("changes", "symptom"),
     [
         (LARGE | {"val_accuracy": 1.0}, "healthy"),  # 98.5% of the images are of one class
-        (
-            {"val_majority_share": 0.985, "val_accuracy": 1.0},
-            "healthy",
-        ),  # the same, in a history that does not know its counts
+        # the same, in a history that does not know its counts
+        ({"val_majority_share": 0.985, "val_accuracy": 1.0}, "healthy"),
+        # no one can tell
         (
             LARGE | {"val_accuracy": 0.985, "val_majority_share": 1.0, "guess_loss": 0.078},
             "healthy",
-        ),  # no one can tell
+        ),
         (LARGE | {"val_largest_class": 0.6, "val_accuracy": 0.6}, "constant prediction"),
         (
             LARGE
@@ -142,10 +141,8 @@ LARGE = {
             },
             "healthy",
         ),
-        (
-            {"accuracy": 0.62, "loss": 0.9},
-            "healthy",
-        ),  # mixed labels: training looks worse than it is
+        # mixed labels: training looks worse than it is
+        ({"accuracy": 0.62, "loss": 0.9}, "healthy"),
         (
             {
                 "loss": 1.09,
@@ -169,19 +166,15 @@ LARGE = {
         (ONE_STEP | {"epoch": 1}, "healthy"),  # a loss that was measured before the only step
         (ONE_STEP | {"epoch": 2, "val_accuracy": 0.85}, "stuck at ln K"),
         (ONE_STEP | {"epoch": 1, "val_accuracy": 0.85}, "no better than guessing"),
-        (
-            {"val_accuracy": 0.85, "val_images": 30},
-            "healthy",
-        ),  # 30 images show a gap of 0.12 by chance
+        # 30 images show a gap of 0.12 by chance
+        ({"val_accuracy": 0.85, "val_images": 30}, "healthy"),
         ({"val_accuracy": 0.85, "val_images": 3000}, "overfitting"),
         (
             {"val_loss": math.nan, "val_accuracy": math.nan, "val_majority_share": math.nan},
             "not validated",
         ),
-        (
-            {"loss": 1.09, "accuracy": 0.4, "batch_size": 64, "val_accuracy": 0.4},
-            "underfitting",
-        ),  # a loss of another kind
+        # a loss of another kind
+        ({"loss": 1.09, "accuracy": 0.4, "batch_size": 64, "val_accuracy": 0.4}, "underfitting"),
     ],
 )
 def test_what_labels_and_chance_explain_has_no_name(changes, symptom):
@@ -196,13 +189,16 @@ def test_what_labels_and_chance_explain_has_no_name(changes, symptom):
         (math.log(17), {"tokens": 17}, "stuck at ln(tokens)"),
         (math.log(16), {"tokens": 17}, "stuck at ln(patches)"),
         (math.log(640), {}, "stuck at ln(training images)"),
-        (math.log(200), {"val_images": 200, "val_accuracy": 0.3, "val_loss": 1.0, "val_largest_class": 0.4},
-         "stuck at ln(validation images)"),
+        (
+            math.log(200),
+            {"val_images": 200, "val_accuracy": 0.3, "val_loss": 1.0, "val_largest_class": 0.4},
+            "stuck at ln(validation images)",
+        ),
         (math.log(10), {"num_classes": 10}, "stuck at ln K"),
         (math.log(64) * 0.98, {}, "not validated"),
         (math.log(64), {"guess_loss": 2.3, "num_classes": 10, "loss": 0.2}, "not validated"),
     ],
-)  # fmt: skip
+)
 def test_a_loss_that_sits_at_the_logarithm_of_a_count_is_told_the_count(loss, changes, symptom):
     row = {"loss": loss, "images": 640, "batch_size": 64, "num_classes": 0} | changes
     found = diagnose([row | {"epoch": epoch} for epoch in range(1, 5)])
@@ -218,7 +214,7 @@ def test_a_loss_that_sits_at_the_logarithm_of_a_count_is_told_the_count(loss, ch
 
 
 def test_a_contrastive_loss_that_learns_nothing_is_told_the_batch_size():
-    """Its outputs (B, B) have as many columns as the batch has images, which differs in the last batch"""
+    """Its outputs are (B, B): as many columns as the batch has images, fewer in the last one."""
 
     class Pairs(Classifier):
         def forward(self, x):
@@ -305,7 +301,7 @@ def test_a_real_second_softmax_is_found_from_the_first_epoch(classes, smoothing)
 
 @pytest.mark.parametrize("last", [nn.LogSoftmax(1), nn.Sigmoid()], ids=["log-softmax", "sigmoid"])
 def test_what_is_no_softmax_is_not_called_one(last):
-    """A log-softmax changes nothing before another softmax, and sigmoids of three logits do not sum to 1"""
+    """A log-softmax changes nothing before another softmax; three sigmoids do not sum to 1."""
     model = nn.Sequential(make_network(only(3, 8, 9), RunSettings(model="mini/4")), last)
     assert "softmax twice" not in digits(3, 8, 9, model=model)
 

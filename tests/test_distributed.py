@@ -1,4 +1,7 @@
-"""Several processes against one: in a group that starts once (ranks.py), and as torchrun handles lost processes."""
+"""Several processes against one.
+
+In a group that starts once (ranks.py), and as torchrun handles lost processes.
+"""
 
 import contextlib
 import io
@@ -75,7 +78,7 @@ def epochs(text):
 
 
 def like(rows):
-    """Equal but for the last digit of each number: the same value may be rounded up in one run and down in another"""
+    """Equal but for the last digit of each number, which may be rounded up in one run only."""
     return [pytest.approx(row, abs=1.1e-3) for row in rows]
 
 
@@ -86,8 +89,9 @@ def history(folder):
 def largest_difference(one, two):
     """Between the logits of two runs for all test images.
 
-    Weights themselves may differ by more: Adam divides each gradient by its size, so that one of a millionth, which is
-    rounding alone, moves its weight as far as any other. That of the keys' bias is such: softmax does not feel it.
+    Weights themselves may differ by more: Adam divides each gradient by its size, so that one of a
+    millionth, which is rounding alone, moves its weight as far as any other. That of the keys' bias
+    is such: softmax does not feel it.
     """
     images = load("digits").test.images
     logits = [
@@ -98,9 +102,10 @@ def largest_difference(one, two):
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    """The folder in which all cases ran, and what each process said: (name, rank) -> `Said`; rank 0 of "one" ran alone
+    """The folder in which all cases ran, and what each process said: (name, rank) -> `Said`.
 
-    In the training "again", which is the first, a process is killed after an epoch; what both print is rank 0's here.
+    Rank 0 of "one" ran alone. In the training "again", which is the first, a process is killed
+    after an epoch; what both print is rank 0's here.
     """
     folder = tmp_path_factory.mktemp("runs")
     write_shards(load("digits"), folder / "digits", 200)
@@ -184,7 +189,10 @@ def test_a_damaged_checkpoint_of_a_sharded_run_is_refused(runs, tmp_path):
 
 
 def kill_one(run, after):
-    """End a worker, without a warning, after the first line that starts so; its process number comes from the system"""
+    """End a worker, without a warning, after the first line that starts so.
+
+    Its process number comes from the system.
+    """
     while not run.stdout.readline().startswith(after):
         assert run.poll() is None
     children = (PROC / f"{run.pid}/task/{run.pid}/children").read_text().split()
@@ -201,14 +209,11 @@ def test_a_worker_that_dies_ends_the_run_and_nothing_finished_is_lost(runs, tmp_
     kill_one(run, "epoch   1")
     out, err = run.communicate(timeout=120)
     assert run.returncode != 0
-    found = re.search(
-        r"stopped(, because another process failed)?; everything up to epoch [12] is kept in run/checkpoint.pt",
-        out,
-    )
+    stopped = r"stopped(, because another process failed)?; "
+    found = re.search(f"{stopped}everything up to epoch [12] is kept in run/checkpoint.pt", out)
     assert "continue with: python -m vit_helpers train --resume run" in out
-    assert (
-        found and bool(found[1]) == ("error in process 0" in err) and "SIGKILL" in err
-    )  # or torchrun was first to end it
+    # or torchrun was first to end it
+    assert found and bool(found[1]) == ("error in process 0" in err) and "SIGKILL" in err
     status, out, err = alone(train, "--resume", "run", cwd=tmp_path)
     assert status == 0, err
     assert 1 <= len(epochs(out)) <= 2 and epochs(out) == like(
@@ -300,8 +305,9 @@ def test_shares_make_the_batch_and_all_draw_the_same_order(monkeypatch):
     for rank in range(3):
         in_group(monkeypatch, rank, 3)
         torch.manual_seed(1)
-        shares.append([(images, labels, torch.rand(())) for images, labels in ShardedBatches(
-            load("digits").batches("train", BATCH, shuffle=True))])  # fmt: skip
+        batches = load("digits").batches("train", BATCH, shuffle=True)
+        share = ShardedBatches(batches)
+        shares.append([(images, labels, torch.rand(())) for images, labels in share])
         after.add(torch.rand(()).item())
     assert [len(labels) for _, labels, _ in shares[1]] == [209, 209, 0]
     assert len(after) == 1  # so the next pass has the same order everywhere
@@ -345,7 +351,8 @@ def test_random_numbers_are_put_back_after_an_error(monkeypatch):
         (ValueError("Connection reset by peer"), False),
         (
             RuntimeError(
-                "[/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:547] Connection closed by peer [::1]:1"
+                "[/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:547] "
+                "Connection closed by peer [::1]:1"
             ),
             True,
         ),

@@ -59,9 +59,8 @@ def nothing_left():
 
 @pytest.fixture
 def server(monkeypatch):
-    monkeypatch.setattr(
-        "time.sleep", lambda seconds: None
-    )  # between two tries pooch waits a second or more
+    # between two tries pooch waits a second or more
+    monkeypatch.setattr("time.sleep", lambda seconds: None)
     Handler.asked = 0
     one = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     threading.Thread(target=partial(one.serve_forever, poll_interval=0.01), daemon=True).start()

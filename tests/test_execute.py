@@ -317,7 +317,7 @@ CARD = """# A title
 TIMED_CARD = CARD + "| your time | unknown |\n\n" + "word " * 1582
 README = """The [first](notebooks/0.ipynb) in prose.
 
-| [![a picture](images/0.png)](notebooks/0.ipynb) | [![another](images/1.png)](notebooks/1.ipynb) | |
+| [![one](images/0.png)](notebooks/0.ipynb) | [![two](images/1.png)](notebooks/1.ipynb) | |
 |---|---|---|
 | zero | one | two |
 

@@ -21,14 +21,16 @@ def columns(factors, generators):
     ("factors", "generators", "resolution"), [(3, ["C=AB"], 3), (4, ["D=ABC"], 4), (8, EIGHT, 4)]
 )
 def test_a_design_is_balanced_and_has_its_resolution(factors, generators, resolution):
-    """Resolution IV (Box, Hunter and Hunter): no main effect is confounded with another or with an interaction of two"""
+    """Resolution IV: no main effect is confounded with another, or an interaction of two.
+
+    Source: Box, Hunter and Hunter.
+    """
     runs = columns(factors, generators)
     assert len(runs) == 2 ** (factors - len(generators)) == len(np.unique(runs, axis=0))
     assert (runs.T @ runs == len(runs) * np.eye(factors)).all() and not runs.sum(0).any()
     words = [some for size in range(1, factors + 1) for some in combinations(range(factors), size)]
-    same = [
-        word for word in words if abs(runs[:, word].prod(1).sum()) == len(runs)
-    ]  # products that no run changes
+    # products that no run changes
+    same = [word for word in words if abs(runs[:, word].prod(1).sum()) == len(runs)]
     assert len(same) == 2 ** len(generators) - 1 and min(map(len, same)) == resolution
 
 
@@ -60,11 +62,8 @@ def test_generators_that_make_no_sense(generators):
 def test_a_table_declares_factors():
     factors = {"lr 1e-3": {"lr": 1e-3}, "patch 4": {"patch_size": 4}, "1 head": {"num_heads": 1}}
     table = Table(seeds=2, factors=factors, generators=["C=-AB"])
-    assert list(table.changes) == [
-        "patch 4, 1 head",
-        "lr 1e-3, 1 head",
-        "lr 1e-3, patch 4",
-    ]  # and the baseline
+    # and the baseline
+    assert list(table.changes) == ["patch 4, 1 head", "lr 1e-3, 1 head", "lr 1e-3, patch 4"]
     assert table.changes["lr 1e-3, patch 4"] == {"lr": 1e-3, "patch_size": 4}
     assert len(list(table.runs())) == 8
     assert dict(designed({}, [])) == {}

@@ -112,7 +112,7 @@ def test_rollout_follows_the_order_of_the_layers():
 
 
 def test_gradients_are_those_of_the_weights(model, images):
-    """Held against torch's own gradient, of a pass in which the weights of one layer are written out"""
+    """Against torch's own gradient, of a pass in which the weights of a layer are written out."""
     weights, gradients = attention_gradients(model, images)
     classes = model(images).argmax(dim=1)
     for layer, block in enumerate(model.blocks):
@@ -193,7 +193,7 @@ def test_distance_of_uniform_attention_in_a_row_of_patches(n):
 
 
 def test_distance_of_uniform_attention_over_a_fine_square():
-    """The mean distance of two points of a unit square is (2 + sqrt 2 + 5 ln(1 + sqrt 2)) / 15 = 0.5214"""
+    """The mean distance in a unit square is (2 + sqrt 2 + 5 ln(1 + sqrt 2)) / 15 = 0.5214."""
     closed = (2 + math.sqrt(2) + 5 * math.log(1 + math.sqrt(2))) / 15
     assert attention_distance(uniform(1024)[:, :1], (32, 32), 1 / 32).item() == pytest.approx(
         closed, rel=2e-3
@@ -202,9 +202,8 @@ def test_distance_of_uniform_attention_over_a_fine_square():
 
 def test_distance_to_oneself_and_to_the_neighbor():
     assert attention_distance(torch.eye(6)[None, None], (2, 3), 16).item() == 0
-    beside = torch.eye(6)[
-        [1, 0, 1, 4, 3, 4]
-    ]  # of 2 x 3 patches, each looks at one to the left or right
+    # of 2 x 3 patches, each looks at one to the left or right
+    beside = torch.eye(6)[[1, 0, 1, 4, 3, 4]]
     assert attention_distance(beside[None, None], (2, 3), 16).item() == 16
 
 

@@ -1,4 +1,7 @@
-"""JupyterLab as a reader meets it, in a real browser: run by the menu, typed into, moved, and read without a mouse."""
+"""JupyterLab as a reader meets it, in a real browser.
+
+Run by the menu, typed into, moved, and read without a mouse.
+"""
 
 import io
 import json
@@ -35,21 +38,22 @@ NOTEBOOK = "jupyterapp.shell.currentWidget.content"
 
 
 class Lab(NamedTuple):
-    """A running server: the folder it serves, the page that the README's command opens, and its address and token"""
+    """A running server: its folder, the page that the README's command opens, address, token."""
 
     folder: Path
     first: str
     server: dict
 
     def address(self, name):
-        """That of a notebook, in a workspace of its own: else the tabs of the page before would come back"""
+        """The address of a notebook, in a workspace of its own, without the tabs of another."""
         workspace = name.replace("/", "-")
-        return f"{self.server['url']}lab/workspaces/{workspace}/tree/notebooks/{name}.ipynb?token={self.server['token']}"
+        page = f"{self.server['url']}lab/workspaces/{workspace}/tree/notebooks/{name}.ipynb"
+        return f"{page}?token={self.server['token']}"
 
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory):
-    """JupyterLab over a copy of the repository (it saves by itself), with settings, data and kernels of its own"""
+    """JupyterLab over a copy of the repository (it saves by itself), with a home of its own."""
     home = tmp_path_factory.mktemp("lab")
     folder = home / "repository"
     for name in ("images", "notebooks", "vit_helpers"):
@@ -59,7 +63,8 @@ def lab(tmp_path_factory):
             ignore=shutil.ignore_patterns("__pycache__", ".ipynb_checkpoints"),
         )
     shutil.copy(ROOT / "README.md", folder)
-    settings = {  # it asks the makers' servers for news, new versions and extensions unless it is told not to
+    # it asks the makers' servers for news, new versions and extensions unless it is told not to
+    settings = {
         "apputils-extension/notification": {
             "fetchNews": "false",
             "checkForUpdates": False,
@@ -85,7 +90,10 @@ def words_of_the_readme():
 
 @contextmanager
 def started(folder, home):
-    """The server of the README's first command: the page that it opens, and its address and token; stopped at the end"""
+    """The server of the README's first command, stopped at the end.
+
+    Gives the page that it opens, and its address and token.
+    """
     env = {
         name: value for name, value in os.environ.items() if not name.startswith(("JUPYTER", "JPY"))
     }
@@ -99,9 +107,8 @@ def started(folder, home):
     }
     env |= {"IPYTHONDIR": str(home / "ipython")}
     ours = ["--no-browser", "--allow-root", "--port=0", "--LabApp.expose_app_in_browser=True"]
-    ours += [
-        "--LanguageServerManager.autodetect=False"
-    ]  # it would ask npm where it lives, which may never answer
+    # it would ask npm where it lives, which may never answer
+    ours += ["--LanguageServerManager.autodetect=False"]
     words = [sys.executable, "-m", "jupyterlab", *words_of_the_readme(), *ours]
     log = home / "log"
     with log.open("w") as file:
@@ -142,7 +149,8 @@ def chromium():
         yield one
 
 
-# When the menu's command is done, outputs may still be on their way: all have come when a silent request has its last word.
+# When the menu's command is done, outputs may still be on their way: all have come when a silent
+# request has its last word.
 WATCH = """jupyterapp.commands.commandExecuted.connect((_, command) => {
     const kernel = () => jupyterapp.shell.currentWidget.context.sessionContext.session.kernel
     if (command.id === 'runmenu:run-all')
@@ -153,7 +161,10 @@ WATCH = """jupyterapp.commands.commandExecuted.connect((_, command) => {
 
 @contextmanager
 def opened(chromium, url):
-    """The page of a notebook whose kernel is ready, and the lists of what went wrong; its kernel is shut down at the end"""
+    """The page of a notebook whose kernel is ready, and the lists of what went wrong.
+
+    The kernel is shut down at the end.
+    """
     with page_of(chromium) as (page, wrong):
         page.set_default_timeout(1000 * PATIENCE)
         expect.set_options(timeout=1000 * PATIENCE)
@@ -218,7 +229,8 @@ def faults_of_code(cells):
                 yield f"cell {n}: stderr: {''.join(output['text'])}"
 
 
-# JupyterLab draws what is in sight, so each cell is brought there first. MathJax draws a macro that it does not know in red.
+# JupyterLab draws what is in sight, so each cell is brought there first. MathJax draws a macro that
+# it does not know in red.
 DRAWN_WRONG = """async () => {
     const book = jupyterapp.shell.currentWidget.content, found = []
     const dollars = node => {
@@ -229,13 +241,16 @@ DRAWN_WRONG = """async () => {
     for (const [n, cell] of book.widgets.entries()) {
         await book.scrollToItem(n)
         const prose = [...cell.node.querySelectorAll('.jp-RenderedMarkdown')]
-        for (let tries = 0; tries < 30 && prose.some(dollars); tries++) await new Promise(go => setTimeout(go, 100))
-        if (prose.some(dollars)) found.push(`cell ${n}: a dollar sign in the prose: formula not drawn`)
-        for (const error of cell.node.querySelectorAll('mjx-merror')) found.push(`cell ${n}: formula: ${error.title}`)
+        for (let tries = 0; tries < 30 && prose.some(dollars); tries++)
+            await new Promise(go => setTimeout(go, 100))
+        const tell = text => found.push(`cell ${n}: ${text}`)
+        if (prose.some(dollars)) tell('a dollar sign in the prose: formula not drawn')
+        for (const error of cell.node.querySelectorAll('mjx-merror'))
+            tell(`formula: ${error.title}`)
         for (const name of cell.node.querySelectorAll('mjx-container mtext[mathcolor=red]'))
-            found.push(`cell ${n}: formula: ${name.textContent} is not known`)
+            tell(`formula: ${name.textContent} is not known`)
         for (const picture of cell.node.querySelectorAll('img'))
-            await picture.decode().catch(() => found.push(`cell ${n}: broken picture ${picture.src.slice(0, 60)}`))
+            await picture.decode().catch(() => tell(`broken picture ${picture.src.slice(0, 60)}`))
     }
     return found
 }"""
@@ -264,10 +279,8 @@ FAULTY = [  # a cell, and what is said of it
     ),
     (new_code_cell("1 / 0", metadata={"tags": ["raises-exception"]}), []),
     (new_code_cell("1 / 0"), ["cell 8: ZeroDivisionError: division by zero"]),
-    (
-        new_code_cell("1"),
-        ["cell 9: not run in its turn, 5, but as None"],
-    ),  # no cell runs after an error
+    # no cell runs after an error
+    (new_code_cell("1"), ["cell 9: not run in its turn, 5, but as None"]),
 ]
 
 
@@ -292,7 +305,8 @@ def cell_with(page, words):
     """The first cell that holds these words, as a place on the page"""
     number = page.evaluate(
         f"""words => {{
-            const number = {NOTEBOOK}.widgets.findIndex(cell => cell.model.sharedModel.getSource().includes(words))
+            const has = cell => cell.model.sharedModel.getSource().includes(words)
+            const number = {NOTEBOOK}.widgets.findIndex(has)
             {NOTEBOOK}.widgets[number].node.dataset.number = number
             return number
         }}""",
@@ -302,7 +316,10 @@ def cell_with(page, words):
 
 
 def retype(page, *lines):
-    """Type over the line that the cursor is in.  JupyterLab indents what follows, and steps over brackets it has closed."""
+    """Type over the line that the cursor is in.
+
+    JupyterLab indents what follows, and steps over brackets it has closed.
+    """
     page.keyboard.press("Home")
     page.keyboard.press("Shift+End")
     page.keyboard.type(lines[0])
@@ -391,7 +408,7 @@ def test_looking_inside_runs_and_its_explorer_moves(lab, chromium):
 
 
 def press_to(page, key, words, limit=20):
-    """Press a key until the focus is on something that begins with these words, and is seen to be there"""
+    """Press a key until the focus is on what begins with these words, and is seen to be there."""
     for _ in range(limit):
         before = page.screenshot()
         page.keyboard.press(key)
@@ -403,7 +420,9 @@ def press_to(page, key, words, limit=20):
 def assert_seen(page, before):
     """What has the focus looks other than before it had it"""
     box = page.evaluate(
-        "(({x, y, right, bottom}) => [x, y, right, bottom])(document.activeElement.getBoundingClientRect())"
+        """(({x, y, right, bottom}) => [x, y, right, bottom])(
+            document.activeElement.getBoundingClientRect()
+        )"""
     )
     shots = (
         Image.open(io.BytesIO(shot)).convert("RGB").crop(box)

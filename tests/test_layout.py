@@ -1,4 +1,7 @@
-"""The layout: who imports whom, what importing does, how long things are, what is documented, what the README promises."""
+"""The layout: who imports whom, what importing does, how long things are.
+
+And what is documented, and what the README promises.
+"""
 
 import ast
 import contextlib
@@ -233,7 +236,7 @@ LESSONS = {"data", "training", "inspection", "pretrained", "ablation", "scaling"
 
 
 def imported(tree, modules):
-    """{local name: (module, name)} of all imports of ours in a tree; the name is None for a module"""
+    """{local name: (module, name)} of all imports of ours in a tree; a module's name is None."""
     names = {}
     for node in ast.walk(tree):
         if not isinstance(node, ast.ImportFrom) or node.module.partition(".")[0] != "vit_helpers":
@@ -329,7 +332,9 @@ def test_what_a_used_function_uses_is_used():
     """Through a function, a method, a table, a module's name, and an export"""
     sources = {
         "training": "from vit_helpers.training.a import f",
-        "training.a": "from vit_helpers.training import b\ndef f(): return b.Thing()\ndef g(): pass",
+        "training.a": (
+            "from vit_helpers.training import b\ndef f(): return b.Thing()\ndef g(): pass"
+        ),
         "training.b": "from vit_helpers.training.c import TABLE\nclass Thing:\n  x = TABLE",
         "training.c": "def h():\n  from vit_helpers.training.d import i\n  i()\nTABLE = {1: h}",
         "training.d": "def i(): pass",
@@ -378,7 +383,9 @@ def test_public_names_are_documented(name):
 QUIET = """
 import random, sys
 import torch, matplotlib
-state = lambda: (random.getstate(), torch.get_rng_state().tolist(), torch.get_num_threads(), dict(matplotlib.rcParams))
+def state():
+    random_states = random.getstate(), torch.get_rng_state().tolist()
+    return random_states, torch.get_num_threads(), dict(matplotlib.rcParams)
 before = state()
 import vit_helpers
 assert [m for m in sys.modules if m.startswith("vit_helpers")] == ["vit_helpers"]
@@ -397,7 +404,8 @@ def test_importing_runs_nothing():
 
 
 def test_the_package_costs_nothing_to_import():
-    code = "import sys, vit_helpers; print('torch' in sys.modules, [m for m in sys.modules if m.startswith('vit_helpers.')])"
+    ours = "[m for m in sys.modules if m.startswith('vit_helpers.')]"
+    code = f"import sys, vit_helpers; print('torch' in sys.modules, {ours})"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert (done.stdout, done.stderr) == ("False []\n", "")
 
@@ -436,9 +444,8 @@ def test_both_lists_of_requirements_agree():
     tests = requirements(project["optional-dependencies"]["test"])
     assert package.items() <= readers.items()
     assert all(readers[name] == bound for name, bound in tests.items() if name in readers)
-    assert (
-        "<" not in readers["torch"] + readers["torchvision"]
-    )  # never reinstall the torch of a Colab machine
+    # never reinstall the torch of a Colab machine
+    assert "<" not in readers["torch"] + readers["torchvision"]
 
 
 @pytest.mark.repo
@@ -450,9 +457,8 @@ def test_ci_runs_the_command_of_the_readme():
         line for line in readme.splitlines() if line.endswith(" notebooks/00_start_here.ipynb")
     )
     assert start.startswith("python3 -m venv .venv && ")
-    assert (
-        "--notebook-dir=." in start
-    )  # without it JupyterLab serves notebooks/ alone, and ../images is not found
+    # without it JupyterLab serves notebooks/ alone, and ../images is not found
+    assert "--notebook-dir=." in start
 
 
 READMES = [
@@ -559,12 +565,10 @@ def test_scores_of_maps_are_those_of_the_stored_table():
             "edges",
         )
     ahead = compare_methods(rows).loc["ink, blurred"]
-    assert not (
-        (ahead["mean"] > 0) & (ahead["p"] < 0.05)
-    ).any()  # "no method is ahead of blurred ink"
-    assert (ahead["models"] == 5).all() and (
-        ahead.loc["rank"].drop("rollout")["high"] < 0
-    ).all()  # rollout alone is level
+    # "no method is ahead of blurred ink"
+    assert not ((ahead["mean"] > 0) & (ahead["p"] < 0.05)).any()
+    # rollout alone is level
+    assert (ahead["models"] == 5).all() and (ahead.loc["rank"].drop("rollout")["high"] < 0).all()
 
 
 @pytest.mark.repo
@@ -607,7 +611,10 @@ def test_seconds_are_those_of_the_stored_run():
 
 
 def nearest(kind, seed):
-    """Whether the nearest training image of each digit, by pixels in the same folds, has its class: (1797,)"""
+    """Whether each digit's nearest training image, by pixels in the same folds, has its class.
+
+    returns: (1797,)
+    """
     every = accuracies.every_digit()
     pixels, right = every.images.flatten(1), torch.zeros(len(every.labels), dtype=torch.bool)
     for rows in accuracies.draw_folds(len(pixels), kind, seed):
@@ -619,7 +626,7 @@ def nearest(kind, seed):
 
 
 def cross_validated(goal, kind):
-    """Whether each seed's models classify each digit correctly, in the order of the seeds: (5, 1797)"""
+    """Whether each seed's models classify each digit correctly, by seed: (5, 1797)."""
     rows = read_results("accuracies").query("goal == @goal and folds == @kind").sort_values("seed")
     return np.stack([unpack(text) for text in rows.right])
 
@@ -644,7 +651,7 @@ def test_the_nearest_training_image_is_the_control():
 
 @pytest.mark.repo
 def test_what_the_page_says_of_sheets():
-    """Each of the 14 sheets in scikit-learn's file begins with the digits 0 to 9, of which one sheet lacks the 0"""
+    """Each of the 14 sheets in scikit-learn's file begins with the digits 0 to 9; one lacks 0."""
     page = " ".join((PACKAGE / "results" / "README.md").read_text(encoding="utf-8").split())
     starts = [0, 130, 256, 386, 516, 646, 776, 906, 1029, 1157, 1287, 1415, 1545, 1667]
     labels = accuracies.every_digit().labels

@@ -47,7 +47,10 @@ def modules(tmp_path, monkeypatch):
 
 def test_modules_come_after_what_they_import_and_once(modules):
     modules(
-        a='import { b } from "./b.js";\nimport {\n  c,\n  d,\n} from "./c.js";\nimport "./e.js";\nb(c);\n',
+        a=(
+            'import { b } from "./b.js";\nimport {\n  c,\n  d,\n} from "./c.js";\n'
+            'import "./e.js";\nb(c);\n'
+        ),
         b='import { c } from "./c.js";\nexport function b() { return c; }\n',
         c="export const c = 1;\nexport class D {}\nexport async function d() {}\n",
         e="console.log(/export const/);\n",

@@ -1,4 +1,7 @@
-"""The live page as a visitor meets it in Chromium: drawing, stages, switches, the tour, and ways of reading it."""
+"""The live page as a visitor meets it in Chromium.
+
+Drawing, stages, switches, the tour, and ways of reading it.
+"""
 
 import re
 
@@ -14,22 +17,25 @@ NOTHING = {"errors": [], "failed": [], "away": []}
 SEVEN = [(0.25, 0.15), (0.75, 0.15), (0.45, 0.9)]
 STEPS = ("00", "01", "02", "03", "04", "05", "06", "07", "08", "09", "10", "11")
 CALM = {"reduced_motion": "reduce"}
-PHONE, ZOOMED = (
-    {"width": 360, "height": 740},
-    {"width": 640, "height": 450},
-)  # at 200 %, 1280 x 900 has half of the pixels
+# at 200 %, 1280 x 900 has half of the pixels
+PHONE, ZOOMED = ({"width": 360, "height": 740}, {"width": 640, "height": 450})
 BUGS = {
-    "positions": False, "shufflePatches": True, "bareReshape": True, "scaling": False, "softmaxAxis": "queries",
+    "positions": False,
+    "shufflePatches": True,
+    "bareReshape": True,
+    "scaling": False,
+    "softmaxAxis": "queries",
     "untrained": True,
-}  # fmt: skip
+}
 INK = """() => { // what is on the canvas, as window.vit.read takes it
   const canvas = document.getElementById("canvas"), {width, height} = canvas
   const {data} = canvas.getContext("2d").getImageData(0, 0, width, height)
-  return vit.read(Array.from({length: width * height}, (_, i) => data[4 * i + 3] / 255), width, height)
+  const ink = Array.from({length: width * height}, (_, i) => data[4 * i + 3] / 255)
+  return vit.read(ink, width, height)
 }"""
 
-NAME = """(({id, className, dataset, textContent}) => id || className || dataset.switch || textContent)(
-  document.activeElement)"""
+NAME = """(({id, className, dataset, textContent}) =>
+  id || className || dataset.switch || textContent)(document.activeElement)"""
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +96,7 @@ def press(page, keys):
 
 
 def shows(page, read):
-    """Assert that the answer, its bars and the table of logits show what `window.vit.read` returned."""
+    """Assert that answer, bars and table of logits show what `window.vit.read` returned."""
     digit, percentage = re.fullmatch(
         r"I read an? (\d), (?:>|<)?(\d+)%.*", page.inner_text("#said")
     ).groups()
@@ -124,9 +130,8 @@ def test_what_the_mouse_draws_replaces_the_example_and_is_read(opened):
     assert opened.inner_text("#example") == ""
     read = opened.evaluate(INK)
     assert read["pixels"] != before
-    assert (
-        sum(read["pixels"][:16]) > 8
-    )  # the bar of the 7 fills the first row, of the 3 nothing is left there
+    # the bar of the 7 fills the first row, of the 3 nothing is left there
+    assert sum(read["pixels"][:16]) > 8
     assert sum(read["pixels"][5 * 16 : 5 * 16 + 6]) < 0.5
     shows(opened, read)
     draw(opened, [(0.3, 0.5), (0.7, 0.5)])  # a second stroke is added
@@ -141,9 +146,8 @@ def test_a_finger_draws(chromium, address):
         page.touchscreen.tap(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
         settle(page)
         assert box["y"] + box["height"] < PHONE["height"]  # the canvas is on the first screen
-        assert (
-            sum(page.evaluate(INK)["pixels"]) > 100
-        )  # a dot fills the pixels, since it is cropped to its ink
+        # a dot fills the pixels, since it is cropped to its ink
+        assert sum(page.evaluate(INK)["pixels"]) > 100
         assert wrong == NOTHING
 
 
@@ -155,9 +159,8 @@ def test_the_keyboard_draws_and_clears(opened):
     read = opened.evaluate(INK)
     pixels = [read["pixels"][16 * row : 16 * row + 16] for row in range(16)]
     assert sum(pixels[0]) > 8 and sum(row[-1] for row in pixels) < sum(map(sum, pixels)) / 2
-    assert (
-        sum(row[0] for row in pixels[4:]) < 0.1
-    )  # a bar at the top and one at the right, nothing below at the left
+    # a bar at the top and one at the right, nothing below at the left
+    assert sum(row[0] for row in pixels[4:]) < 0.1
     shows(opened, read)
     press(opened, "ArrowLeft*5")  # the pen is up
     settle(opened)
@@ -273,9 +276,8 @@ def test_the_text_names_the_numbers_of_the_model(opened):
 
 
 def test_the_page_says_how_well_its_model_reads(opened):
-    rows = read_results("drawn").query(
-        "seed == 0 and digit >= 0"
-    )  # the weights of the page have seed 0
+    # the weights of the page have seed 0
+    rows = read_results("drawn").query("seed == 0 and digit >= 0")
     rows = rows.assign(right=rows["accuracy"] * rows["images"])
     drawings, written = rows[rows["kind"] != "handwriting"], rows[rows["kind"] == "handwriting"]
 
@@ -511,9 +513,8 @@ def test_axe_finds_nothing_serious(chromium, address, scheme):
         page.goto(address)
         settle(page)
         assert accessibility(page) == []
-        page.evaluate(
-            "vit.set({positions: false, heads: [[false,true,true,true],...Array(3).fill(Array(4).fill(true))]})"
-        )
+        heads = "[[false,true,true,true],...Array(3).fill(Array(4).fill(true))]"
+        page.evaluate(f"vit.set({{positions: false, heads: {heads}}})")
         page.click("#token-list [data-token='6']")
         page.click("#start-tour")
         page.click("#tour-next")
@@ -576,7 +577,9 @@ def test_every_control_can_be_reached_with_the_keyboard(opened):
 
 
 def test_no_animation_where_motion_is_unwanted(opened):
-    animated = "[...document.querySelectorAll('*')].filter(e => getComputedStyle(e).transitionDuration !== '0s').length"
+    animated = """[...document.querySelectorAll('*')].filter(
+        e => getComputedStyle(e).transitionDuration !== '0s'
+    ).length"""
     opened.click("#samples button >> nth=2")
     opened.wait_for_timeout(60)
     first = opened.evaluate(INK)["pixels"]

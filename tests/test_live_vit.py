@@ -1,4 +1,4 @@
-"""The ViT in JavaScript, run by Chromium: its numbers are those of torch, with each switch too, and it is fast enough."""
+"""The ViT in JavaScript, run by Chromium: torch's numbers, with each switch too, and fast."""
 
 import copy
 import json
@@ -23,7 +23,8 @@ from vit_helpers.pretrained import Preprocess, load_weights, save_weights
 pytestmark = IN_BROWSER
 NAMES = ("logits", "probabilities", "attention", "tokens", "q", "k", "v", "lens")
 LAB = """window.lab = { makeVit, forward, erf, permutation };
-window.makeVitOf = (base64) => makeVit(Uint8Array.from(atob(base64), (letter) => letter.charCodeAt(0)).buffer);"""
+window.makeVitOf = (base64) =>
+  makeVit(Uint8Array.from(atob(base64), (letter) => letter.charCodeAt(0)).buffer);"""
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +68,7 @@ def pixels():
 
 @torch.no_grad()
 def trace(model, images, cut=patchify, order=slice(None), embed=None, weigh=None, heads=None):
-    """A forward pass with all that `forward` returns in JavaScript, by names, and possibly with a bug"""
+    """Run a forward pass with all that JavaScript's returns, by names, possibly with a bug."""
     x = model.patch_embed.proj(cut(images, model.config.patch_size)[:, order])
     classes = model.token_embed.cls_token.expand(len(x), -1, -1)
     x = embed(x, classes, model.token_embed.pos_embed) if embed else model.token_embed(x)
@@ -97,14 +98,19 @@ def in_browser(page, pixels, names=NAMES, **switches):
     """The same from the page, for images (B, 1, H, W)"""
     code = """([images, names, switches]) => {
       window.vit.set(switches);
-      const one = (pixels) => { const all = window.vit.forward(pixels); return names.map((name) => all[name]) };
+      const one = (pixels) => {
+        const all = window.vit.forward(pixels);
+        return names.map((name) => all[name]);
+      };
       return JSON.stringify(images.map(one));
     }"""
     try:
         found = json.loads(page.evaluate(code, [pixels.flatten(1).tolist(), list(names), switches]))
     finally:
-        page.evaluate("vit.set({heads: null, positions: true, shufflePatches: false, bareReshape: false, scaling: true,"
-                      "softmaxAxis: 'keys', untrained: false})")  # fmt: skip
+        page.evaluate(
+            """vit.set({heads: null, positions: true, shufflePatches: false, bareReshape: false,
+            scaling: true, softmaxAxis: 'keys', untrained: false})"""
+        )
     return {
         name: torch.tensor([one[i] for one in found], dtype=torch.float64)
         for i, name in enumerate(names)
@@ -122,8 +128,9 @@ def differences(ours, expected):
 def in_double(model, images, **bug):
     """`trace` in double precision, as JavaScript computes.
 
-    torch's rounding to single precision alone changes tokens by up to 1.1e-5 (by how much depends on the processor), and
-    without scaling by 3e-5, so only this says whether the tokens of two implementations agree.
+    torch's rounding to single precision alone changes tokens by up to 1.1e-5 (by how much depends
+    on the processor), and without scaling by 3e-5, so only this says whether the tokens of two
+    implementations agree.
     """
     return trace(copy.deepcopy(model).double(), images.double(), **bug)
 
@@ -148,9 +155,8 @@ def test_golden_numbers(page, drawn, pixels):
     found, exact = differences(ours, expected), differences(ours, in_double(model, images))
     print(f"from torch in float32: {found}\nfrom torch in float64: {exact}")
     assert max(exact.values()) < 1e-9
-    assert (
-        max(found["logits"], found["attention"]) < 1e-5
-    )  # of tokens, torch's own rounding takes as much, see in_double
+    # of tokens, torch's own rounding takes as much, see in_double
+    assert max(found["logits"], found["attention"]) < 1e-5
     assert torch.equal(ours["logits"].argmax(1), expected["logits"].argmax(1))
 
 
@@ -248,9 +254,8 @@ def test_a_switch_agrees_with_python_code_with_the_same_bug(page, drawn, pixels,
     assert max(exact.values()) < 1e-9
     assert max(found["logits"], found["attention"], found["probabilities"]) < 1e-5
     with torch.no_grad():
-        assert (ours["logits"] - drawn.model(images)).abs().amax(
-            dim=1
-        ).min() > 0.01  # the bug changes every answer
+        # the bug changes every answer
+        assert (ours["logits"] - drawn.model(images)).abs().amax(dim=1).min() > 0.01
 
 
 def test_all_switches_at_once(page, drawn, pixels):
@@ -377,7 +382,11 @@ def test_a_model_of_another_size(lab, tmp_path, half):
     code = """([file, images, names]) => {
       const model = makeVitOf(file);
       const plain = (x) => (ArrayBuffer.isView(x) ? [...x] : x.map(plain));
-      return images.map((pixels) => { const all = lab.forward(model, pixels); return names.map((n) => plain(all[n])) });
+      const one = (pixels) => {
+        const all = lab.forward(model, pixels);
+        return names.map((name) => plain(all[name]));
+      };
+      return images.map(one);
     }"""
     file = b64encode((tmp_path / "other.safetensors").read_bytes()).decode()
     found = lab.evaluate(code, [file, images.flatten(1).tolist(), list(NAMES)])
@@ -455,10 +464,15 @@ def drawings():
     edge[5:15, 5:9] = 0.1  # not above the threshold
     edge[8, 6] = 0.11
     return {
-        "one pixel": one_pixel, "corners": corner, "faint": faint, "threshold": edge, "all": torch.ones(1, 1),
-        "wide": torch.rand(3, 200, generator=generator), "tall": torch.rand(280, 17, generator=generator),
+        "one pixel": one_pixel,
+        "corners": corner,
+        "faint": faint,
+        "threshold": edge,
+        "all": torch.ones(1, 1),
+        "wide": torch.rand(3, 200, generator=generator),
+        "tall": torch.rand(280, 17, generator=generator),
         "canvas": (torch.rand(320, 320, generator=generator) > 0.9).float(),
-    }  # fmt: skip
+    }
 
 
 @pytest.mark.parametrize("name", drawings())
@@ -504,7 +518,9 @@ BAD_INK = {
     "Array(256).fill(0), 16, 16": "the drawing is empty: no pixel has more than 0.1 of ink",
     "Array(256).fill(0.1), 16, 16": "the drawing is empty: no pixel has more than 0.1 of ink",
 }
-CATCH = "try {{ {}; }} catch (error) {{ [error instanceof TypeError || error instanceof RangeError, error.message] }}"
+CATCH = """try {{ {}; }} catch (error) {{
+  [error instanceof TypeError || error instanceof RangeError, error.message]
+}}"""
 
 
 @pytest.mark.parametrize("arguments", BAD_INK)
@@ -517,7 +533,9 @@ def test_bad_ink_is_a_clear_error_and_the_page_goes_on(page, arguments):
 
 
 BAD_SWITCHES = {
-    "{position: false}": "no switch is called position; there are heads, positions, shufflePatches, bareReshape",
+    "{position: false}": (
+        "no switch is called position; there are heads, positions, shufflePatches, bareReshape"
+    ),
     "{toString: true}": "no switch is called toString",
     "{positions: 0}": "positions must be true or false, got 0",
     "{scaling: 'no'}": 'scaling must be true or false, got "no"',
@@ -562,7 +580,8 @@ def test_set_changes_only_what_it_names_and_nothing_from_outside(page):
 def median_ms(page, code):
     """The median of 9 rounds of ten calls, after those in which the browser still compiles
 
-    It is the time that the processor spends on the page: other processes on this machine do not count.
+    It is the time that the processor spends on the page: other processes on this machine do not
+    count.
     """
     chromium = page.context.new_cdp_session(page)
     chromium.send("Performance.enable")
@@ -596,12 +615,13 @@ def test_a_forward_pass_takes_less_than_20_ms(page, lab):
 
 def test_the_first_answer_comes_within_a_second(chromium, page):
     times = []
-    while (
-        len(times) < 6 and min(times, default=math.inf) > 1000
-    ):  # again if another process was in the way
+    # again if another process was in the way
+    while len(times) < 6 and min(times, default=math.inf) > 1000:
         with page_of(chromium) as (fresh, _):
             fresh.goto(page.url)
-            code = "() => { window.vit.read(Array(256).fill(1), 16, 16); return performance.now() }"  # since it was opened
+            read = "window.vit.read(Array(256).fill(1), 16, 16)"
+            # the time is counted since the page was opened
+            code = f"() => {{ {read}; return performance.now() }}"
             times.append(fresh.evaluate(code))
     print(f"first answer after {times} ms")
     assert min(times) < 1000

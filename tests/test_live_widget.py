@@ -1,4 +1,4 @@
-"""The parts of the live page in notebooks: what is stored, what runs, and whether their numbers are torch's."""
+"""The parts of the live page in notebooks: what is stored, what runs, and that it is torch's."""
 
 import base64
 import builtins
@@ -19,7 +19,8 @@ from vit_helpers.pretrained.sources import OURS
 from vit_helpers.vit import ViT, ViTConfig
 
 PAGE = '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>A part</title>\
-<meta name="viewport" content="width=device-width"></head><body><main><h1>A part</h1>{}</main></body></html>'
+<meta name="viewport" content="width=device-width"></head>\
+<body><main><h1>A part</h1>{}</main></body></html>'
 PARTS = ("draw", "attend", "explore")
 
 
@@ -115,7 +116,7 @@ def chromium():
 
 @pytest.fixture
 def opened(chromium, tmp_path):
-    """A function that opens the page of a part, and after the test looks for what went wrong on it"""
+    """A function that opens the page of a part; after the test, what went wrong is looked for."""
     pages = []
 
     def open_page(explorer, **options):
@@ -241,7 +242,8 @@ def test_every_head_of_a_model_and_images_of_ones_own(opened, tmp_path):
             page.get_by_role("button", name=button).click()
             weights = attention[layer][1, head, query, 1:]
             row, column = divmod(weights.argmax().item(), 2)
-            share = f"gives {100 * weights.max():.0f}% of its weight to the patch in row {row + 1}, column {column + 1}"
+            patch = f"the patch in row {row + 1}, column {column + 1}"
+            share = f"gives {100 * weights.max():.0f}% of its weight to {patch}"
             assert (
                 f"Block {layer + 1}, head {head + 1}:" in said.inner_text()
                 and share in said.inner_text()

@@ -49,9 +49,8 @@ def test_fraction_inside():
     maps = torch.zeros(2, 3, 4)
     maps[0, 1, 1], maps[0, 0, 0], maps[0, 2, 2] = 3, 1, -5
     inside = fraction_inside(maps, box, 4)
-    assert inside[0] == 0.75 and inside[1] == pytest.approx(
-        2 / 12
-    )  # an empty map scores as a uniform one
+    # an empty map scores as a uniform one
+    assert inside[0] == 0.75 and inside[1] == pytest.approx(2 / 12)
 
 
 def test_pointing_game():
@@ -155,9 +154,8 @@ def test_controls_need_no_model_and_no_class(data):
         maps = method(Grid(), data.train.images, None)
         normalized = method(Grid(), data.normalize(data.train.images), None)
         scores, same = (localization_scores(x, data.train.boxes, 4) for x in (maps, normalized))
-        assert (scores["rank"] - same["rank"]).abs().max() < 0.01, (
-            name
-        )  # whichever the units of the pixels
+        # whichever the units of the pixels
+        assert (scores["rank"] - same["rank"]).abs().max() < 0.01, name
     assert not CONTROLS.keys() & METHODS.keys()
 
 
@@ -180,9 +178,8 @@ def test_the_center_map_does_not_see_the_image_and_scores_well(data, model):
     assert maps.shape == (60, 6, 6) and maps[:, 2:4, 2:4].sum() == maps.sum() == 4 * 60
     many = load("scattered_digits", n=2000).train
     inside = fraction_inside(center_map(model, many.images, None), many.boxes, 4)
-    assert inside.mean() == pytest.approx(
-        0.65, abs=0.03
-    )  # most boxes, from 0 to 12, contain the center
+    # most boxes, from 0 to 12, contain the center
+    assert inside.mean() == pytest.approx(0.65, abs=0.03)
 
 
 def test_a_map_that_knows_the_box_scores_best(data):
@@ -249,9 +246,8 @@ def test_intervals_cover_models_and_images():
 def test_families_are_corrected_on_their_own():
     compared = compare_methods(table(gain=0))
     rivals = compared.drop(index=["untrained", "another box"], level="against")
-    assert rivals["holm"].min() == pytest.approx(
-        min(1, 6 * rivals["p"].min())
-    )  # 3 rivals, 2 scores
+    # 3 rivals, 2 scores
+    assert rivals["holm"].min() == pytest.approx(min(1, 6 * rivals["p"].min()))
     for name in ("untrained", "another box"):
         assert compared.loc[name, "holm"].min() == pytest.approx(
             min(1, 2 * compared.loc[name, "p"].min())

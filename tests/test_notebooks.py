@@ -156,7 +156,7 @@ def test_the_setup_cell_is_the_same_everywhere(path):
 
 @every
 def test_an_exercise_is_what_its_prose_says(path):
-    """Level, minutes and all-or-nothing marking are metadata of the answer's cell; the heading before it agrees."""
+    """Level, minutes and marking are metadata of the answer's cell; the heading agrees."""
     prose, found = "", 0
     for cell in read(path).cells:
         if cell.cell_type == "markdown":
@@ -184,7 +184,7 @@ def test_an_exercise_is_what_its_prose_says(path):
     "path", [path for path in lessons()[:6] if path not in REWRITTEN], ids=lambda path: path.stem
 )
 def test_it_opens_with_a_map_before_anything_is_explained(path):
-    """Title and one sentence, the setup cell, the map with this notebook's part in color; goals and costs follow."""
+    """Title, a sentence, setup, the map with this notebook's part in color; then goals, costs."""
     title, setup, opening, *_ = read(path).cells
     sentence = title.source.partition("# ")[2].partition("\n")[2].split("![")[0]
     assert setup.metadata.tags == ["setup"] and len(sentence.split()) <= 45 and "|" not in sentence
@@ -243,7 +243,7 @@ OURS = [
 
 
 def is_there(name):
-    """Whether `patches.patchify`, `encoder.MLP.act` or `data.stream.Stream` is what it seems to be."""
+    """Whether `patches.patchify`, `encoder.MLP.act` or `data.stream.Stream` exists."""
     first, *rest = name.split(".")
     for module in OURS:
         with suppress(AttributeError, ImportError):
@@ -268,14 +268,16 @@ def test_names_of_the_package_in_prose_are_there(path):
     assert not [word for word in words if word.partition(".")[0] in homes and not is_there(word)]
 
 
-ELSEWHERE = {  # numbers in the text that no cell of their section prints: by section, and where they come from
+# Numbers in the text that no cell of their section prints: by section, and where they come from
+ELSEWHERE = {
     "00_start_here, 6": "0.91",  # 0.9 + 0.1/10, the target of label smoothing
     "00_start_here, 7": "0.85",  # in the figure
     "02_embeddings, 6": "0.57",  # other values of "Your turn", tried by hand
     "03_attention, 6": "2.11 2.15",  # PyTorch's versions
     "further/03_attention, 1": "2.11 2.15",  # the same
     "04_encoder, Common": "0.0056",  # 1/180
-    "06_data, 2": "0.94 0.9880 0.9649 0.991 0.971",  # half of 0.88 and 1; the rest from the stored table that is linked
+    # half of 0.88 and 1; the rest from the stored table that is linked
+    "06_data, 2": "0.94 0.9880 0.9649 0.991 0.971",
     "06_data, 3": "0.006",  # 1/180
     "07_training, A": "0.50",  # what notebook 00 prints
     "08_inspection, 2": "0.53 0.67",  # read off the figure
@@ -292,7 +294,7 @@ ELSEWHERE = {  # numbers in the text that no cell of their section prints: by se
 
 
 def sections(path):
-    """(name, text, what its cells and those of the section before print) of each section with a heading of level 2"""
+    """(name, text, what its cells and those of the section before print) of each `##` section"""
     parts = [["", "", ""]]
     for cell in read(path).cells:
         if cell.cell_type == "markdown":
@@ -314,7 +316,7 @@ def sections(path):
 
 @each_page
 def test_numbers_in_the_text_are_those_that_cells_print(path):
-    """A page that is executed on another machine must not keep the numbers of the last one: decimals, two places or more"""
+    """A page executed on another machine must not keep the numbers of the last one."""
     missing = {}
     for name, text, printed in sections(path):
         numbers = [

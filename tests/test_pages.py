@@ -1,4 +1,4 @@
-"""The pages as GitHub shows them, light and dark: pictures, maths, HTML, and what readers with a screen reader meet."""
+"""The pages as GitHub shows them, light and dark: pictures, maths, HTML, and screen readers."""
 
 import base64
 import re
@@ -29,9 +29,10 @@ TEXTS = [
 ]
 PAGES = [*TEXTS, *NOTEBOOKS]
 
-# What GitHub lets through of the HTML in a text: the lists of its html-pipeline (github.com/gjtorikian/html-pipeline,
-# lib/html_pipeline/sanitization_filter.rb), of its attributes those that a text has a use for. `class` is stripped as well,
-# but does no harm: markdown gives it to blocks of code, for their colors.
+# What GitHub lets through of the HTML in a text: the lists of its html-pipeline
+# (github.com/gjtorikian/html-pipeline, lib/html_pipeline/sanitization_filter.rb), of its attributes
+# those that a text has a use for. `class` is stripped as well, but does no harm: markdown gives it
+# to blocks of code, for their colors.
 ELEMENTS = re.compile(
     "h[1-6]|br|b|i|strong|em|a|pre|code|img|tt|div|ins|del|sup|sub|p|ol|ul|table|thead|tbody|tfoot|blockquote|dl|dt|dd|kbd|q|"
     "samp|var|hr|ruby|rt|rp|li|tr|td|th|s|strike|summary|details|caption|figure|figcaption|abbr|bdo|cite|dfn|mark|small|span|"
@@ -49,11 +50,13 @@ NEAR = re.compile(
 PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>{title}</title><base href="{base}">
 <style>
-:root {{ color-scheme: light dark; --text: #1f2328; --page: #ffffff; --code: #f6f8fa; --link: #0969da; --line: #d1d9e0 }}
+:root {{ color-scheme: light dark;
+  --text: #1f2328; --page: #ffffff; --code: #f6f8fa; --link: #0969da; --line: #d1d9e0 }}
 @media (prefers-color-scheme: dark) {{
   :root {{ --text: #e6edf3; --page: #0d1117; --code: #161b22; --link: #4493f8; --line: #3d444d }}
 }}
-body {{ font: 16px/1.5 sans-serif; max-width: 900px; margin: 24px auto; color: var(--text); background: var(--page) }}
+body {{ font: 16px/1.5 sans-serif; max-width: 900px; margin: 24px auto;
+  color: var(--text); background: var(--page) }}
 pre, code {{ font: 13px/1.45 monospace; background: var(--code) }}
 pre {{ white-space: pre-wrap }}
 td, th {{ border: 1px solid var(--line); padding: 4px 10px }}
@@ -65,10 +68,12 @@ MATHS = """<script>MathJax = {{
   options: {{enableMenu: false}}, startup: {{typeset: false}}
 }}</script><script src="{bundle}"></script>"""
 RAW = r"""() => {
-  const words = [], walker = document.createTreeWalker(document.querySelector("main"), NodeFilter.SHOW_TEXT)
+  const words = [], main = document.querySelector("main")
+  const walker = document.createTreeWalker(main, NodeFilter.SHOW_TEXT)
   while (walker.nextNode()) {
     const node = walker.currentNode
-    if (!node.parentElement.closest("pre, code, mjx-container, script") && /\$|\\[a-zA-Z]+|\\[([]/.test(node.data))
+    if (!node.parentElement.closest("pre, code, mjx-container, script")
+        && /\$|\\[a-zA-Z]+|\\[([]/.test(node.data))
       words.push(node.data.trim().slice(0, 80))
   }
   return words
@@ -91,7 +96,7 @@ def mathjax():
 
 
 def as_html(path):
-    """A page as GitHub makes it of a notebook (nbconvert's basic template) or of a text (GitHub-flavored markdown)"""
+    """A page as GitHub makes it of a notebook (nbconvert's basic template) or of a text"""
     if path.suffix == ".ipynb":
         from nbconvert import HTMLExporter
 
@@ -101,7 +106,7 @@ def as_html(path):
 
 
 def without_spans(code):
-    """Code without the spans that colour its words: their colors are GitHub's, and there are thousands of them"""
+    """Code without the thousands of spans that color its words: their colors are GitHub's"""
     return re.sub(r"</?span[^>]*>", "", code[0])
 
 
@@ -141,7 +146,7 @@ def our_html(path):
 
 
 def without_alignment(html):
-    """A table of pandas without its own style, which only aligns cells: GitHub strips it, and the table stays whole"""
+    """A table of pandas without its own style, which only aligns cells: GitHub strips it"""
     html = re.sub(
         r"<style scoped>\n    \.dataframe tbody tr th:only-of-type [^<]*</style>\n", "", html
     )
@@ -166,7 +171,7 @@ def stripped(html):
 
 
 def faults(chromium, file, html, base=ROOT):
-    """What is wrong with a page that holds this HTML, a line for each fault; it is kept in the file, for the browser"""
+    """What is wrong with a page that holds this HTML, a line a fault; the file keeps it"""
     page = PAGE.format(
         title=file.stem,
         base=base.as_uri() + "/",
@@ -178,7 +183,8 @@ def faults(chromium, file, html, base=ROOT):
         tab.goto(file.as_uri())
         found = [f"picture: {source}" for source in broken_pictures(tab)]
         found += tab.evaluate(
-            "[...document.images].filter(i => !i.alt.trim()).map(i => 'no alt text: ' + i.src.slice(0, 60))"
+            "[...document.images].filter(i => !i.alt.trim())"
+            ".map(i => 'no alt text: ' + i.src.slice(0, 60))"
         )
         found += [
             f"light, {line}" for line in accessibility(tab)

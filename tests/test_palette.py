@@ -1,4 +1,7 @@
-"""The look for readers who see few colors, and in a gray print: colors stay apart, and no figure rests on them alone."""
+"""The look for readers who see few colors, and in a gray print.
+
+Colors stay apart, and no figure rests on them alone.
+"""
 
 import warnings
 from itertools import combinations
@@ -28,21 +31,19 @@ from vit_helpers.plots.start_here import Pass, draw_model
 
 NAMES = ("CLASS_TOKEN", "PATCH", "POSITION", "QUERY", "KEY", "VALUE", "TEXT", "LINE")
 PALETTE = {name: to_rgb(getattr(style, name)) for name in NAMES}
-SIGHTS = (
-    "all colors",
-    "deuteranomaly",
-    "protanomaly",
-    "tritanomaly",
-)  # the last three at their full strength
-APART = 10  # in CAM02-UCS, where 1 is about the least difference that is seen with two patches side by side
-NEAR = {
-    ("VALUE", "LINE"),
-    ("POSITION", "LINE"),
-}  # a gray that without red and green looks like these two
+# the last three at their full strength
+SIGHTS = ("all colors", "deuteranomaly", "protanomaly", "tritanomaly")
+# in CAM02-UCS, where 1 is about the least difference that is seen with two patches side by side
+APART = 10
+# a gray that without red and green looks like these two
+NEAR = {("VALUE", "LINE"), ("POSITION", "LINE")}
 
 
 def seen(colors, sight):
-    """Colors as someone sees them who lacks one kind of cone (Machado, Oliveira and Fernandes, 2009)"""
+    """Colors as someone sees them who lacks one kind of cone.
+
+    Source: Machado, Oliveira and Fernandes, 2009.
+    """
     if sight == "all colors":
         return np.asarray(colors)
     return np.clip(
@@ -106,13 +107,13 @@ def test_measured_values_grow_brighter_for_everyone(sight):
 
 def test_text_is_read_and_lines_are_seen_on_white():
     assert contrast(style.TEXT, "white") > 7  # WCAG AAA
+    # AA, graphics
     assert all(
         contrast(PALETTE[name], "white") > 3
         for name in ("CLASS_TOKEN", "POSITION", "QUERY", "VALUE")
-    )  # AA, graphics
-    assert all(
-        contrast(PALETTE[name], "white") > 2.2 for name in NAMES
-    )  # pale: for dots, fillings, thick lines with a name
+    )
+    # pale: for dots, fillings, thick lines with a name
+    assert all(contrast(PALETTE[name], "white") > 2.2 for name in NAMES)
     assert all(contrast(style.ink_on(color), color) > 4.5 for color in PALETTE.values())  # AA, text
 
 
@@ -235,7 +236,7 @@ def test_no_two_names_differ_by_color_alone(name):
 
 
 def ground(text):
-    """The color beneath a text: its own box, the picture that it stands on, or the white of the page"""
+    """The color beneath a text: its own box, the picture that it stands on, or the page's white."""
     if text.get_bbox_patch():
         return text.get_bbox_patch().get_facecolor()
     if text.axes and text.axes.images and text in text.axes.texts:

@@ -1,4 +1,4 @@
-"""What is stored of the photos: what it shows, and that the model makes it, where that is installed."""
+"""What is stored of the photos: what it shows, and that the model makes it, if installed."""
 
 import pytest
 import torch

@@ -96,10 +96,8 @@ def test_a_model_that_never_saw_cats_and_dogs_learns_them_from_few_labels(
     )
     assert transfer.data_of("photos", photos[1]).class_names == ("cat", "dog")
     first = transfer.data_of("photos", photos[1]).train.labels[:8]
-    assert set(first.tolist()) == {
-        0,
-        1,
-    }  # a folder is read class by class, so its images have to be mixed
+    # a folder is read class by class, so its images have to be mixed
+    assert set(first.tolist()) == {0, 1}
     assert (
         run_tool(transfer, [*photos, "--seeds", "1", "--out", str(tmp_path / "transfer.csv")]) == 0
     )

@@ -172,9 +172,8 @@ def test_a_folder_named_like_an_image_is_passed_over_and_named(pets):
     save(pets / "cat" / "x.jpg" / "inside.ppm", 999)
     with pytest.warns(UserWarning, match=r"x\.jpg is a folder, not an image"):
         assert sum(folder(pets, 8).class_counts) == 101
-    with pytest.raises(
-        ValueError, match=r"x\.jpg is a folder, not a picture"
-    ):  # predict looks at what is inside
+    # predict looks at what is inside
+    with pytest.raises(ValueError, match=r"x\.jpg is a folder, not a picture"):
         open_picture(pets / "cat" / "x.jpg")
 
 

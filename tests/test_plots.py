@@ -61,17 +61,12 @@ def test_attention_lies_over_its_patches_on_a_stated_scale():
     weights = torch.tensor([[0.1, 0.2, 0.3], [0.4, 0.0, 0.0]])
     ax, drawn = draw_over(torch.rand(1, 8, 12), weights, top=0.5)
     heat = drawn.get_array()
-    assert heat.shape == (2, 3) and drawn.get_extent() == [
-        -0.5,
-        11.5,
-        7.5,
-        -0.5,
-    ]  # over the whole image
+    # over the whole image
+    assert heat.shape == (2, 3) and drawn.get_extent() == [-0.5, 11.5, 7.5, -0.5]
     assert heat[0, 1] == pytest.approx(0.2) and heat[1, 0] == pytest.approx(0.4)
     assert drawn.get_clim() == (0, 0.5)
-    assert drawn.to_rgba(heat)[1, 2, 3] == 0 and drawn.norm(0.125) == pytest.approx(
-        0.5
-    )  # half as dark at a quarter
+    # half as dark at a quarter
+    assert drawn.to_rgba(heat)[1, 2, 3] == 0 and drawn.norm(0.125) == pytest.approx(0.5)
     assert color_bar(drawn, ax, "weight").ax.get_ylabel() == "weight"
 
 
@@ -80,12 +75,10 @@ def test_the_area_of_a_square_is_the_weight():
         torch.rand(1, 8, 12), torch.tensor([0.5, 0.125, 0.0, 0.9, 0.1, 0.2]), (2, 3), top=0.5
     )
     areas = [square.get_width() * square.get_height() for square in ax.patches]
-    assert areas == pytest.approx(
-        [16, 4, 0, 16, 3.2, 6.4]
-    )  # patches of 4 x 4 pixels; none is larger than its patch
-    assert ax.patches[1].get_bbox().bounds == pytest.approx(
-        (4.5, 0.5, 2, 2)
-    )  # in the middle of patch 1
+    # patches of 4 x 4 pixels; none is larger than its patch
+    assert areas == pytest.approx([16, 4, 0, 16, 3.2, 6.4])
+    # in the middle of patch 1
+    assert ax.patches[1].get_bbox().bounds == pytest.approx((4.5, 0.5, 2, 2))
 
 
 def test_bars_stress_the_chosen_one():

@@ -1,4 +1,4 @@
-"""Figures of notebook 10: every run is drawn where it belongs, and what is outside the axis has a number."""
+"""Figures of notebook 10: runs drawn where they belong, and numbers for what is off the axis."""
 
 from types import SimpleNamespace
 
@@ -104,18 +104,14 @@ def test_an_experiment_shows_the_differences_and_their_means():
     )
     fig = draw_experiment(baseline, changed, effect, ("a", "b"), images=(1, 4), title="t")
     signs = [text.get_text() for text in fig.axes[4].texts]
-    assert signs == [
-        "−",
-        "+",
-        "−",
-    ]  # of images 1 to 3: seed 0 loses one and gains one, seed 1 loses one
+    # of images 1 to 3: seed 0 loses one and gains one, seed 1 loses one
+    assert signs == ["−", "+", "−"]
     rows = next(line for line in fig.axes[5].lines if line.get_marker() == "o")
     assert list(rows.get_xdata()) == [0, -25]
     assert [bar.get_height() for bar in fig.axes[6].patches] == [-0.5, 0, 0]
     bars = [bar.lines[2][0].get_segments()[0][:, 0].tolist() for bar in fig.axes[7].containers]
-    assert bars == [
-        pytest.approx(ends) for ends in ([-22.5, -2.5], [-32.5, 7.5], [-50, 25])
-    ]  # seeds, images, interval
+    # seeds, images, interval
+    assert bars == [pytest.approx(ends) for ends in ([-22.5, -2.5], [-32.5, 7.5], [-50, 25])]
     assert [bar.lines[0].get_color() for bar in fig.axes[7].containers[:2]] == [SEEDS, IMAGES]
     assert fig.axes[5].get_xlim()[1] > 25 and fig.get_suptitle() == "t"
     assert [text.get_text() for text in fig.axes[1].texts] == ["50.0%", "50.0%"]
@@ -140,12 +136,8 @@ def test_a_ranking_goes_from_the_worst_to_the_best():
         for line in ax.lines
         if line.get_marker() in "os" and len(line.get_xdata())
     ]
-    assert dots == [
-        (-50, "s"),
-        (-3, "s"),
-        (pytest.approx(0.1), "o"),
-        (2, "o"),
-    ]  # a circle: the interval contains 0
+    # a circle: the interval contains 0
+    assert dots == [(-50, "s"), (-3, "s"), (pytest.approx(0.1), "o"), (2, "o")]
 
 
 def test_holms_threshold_rises_with_the_rank():
@@ -153,9 +145,8 @@ def test_holms_threshold_rises_with_the_rank():
     lines = {line.get_label(): list(line.get_ydata()) for line in ax.lines}
     assert lines["Holm's threshold"] == pytest.approx([0.05 / 4, 0.05 / 3, 0.05 / 2, 0.05])
     assert lines["passes"] == [0.001, 0.02] and lines["does not"] == [0.8]
-    (below,) = [
-        line for line in ax.lines if line.get_marker() == "v"
-    ]  # what is off the scale is drawn once, with its number
+    # what is off the scale is drawn once, with its number
+    (below,) = [line for line in ax.lines if line.get_marker() == "v"]
     assert (below.get_xdata()[0], below.get_ydata()[0]) == (1, 1e-6)
     assert "1e-09, below the axis" in {text.get_text() for text in ax.texts}
 
@@ -163,12 +154,8 @@ def test_holms_threshold_rises_with_the_rank():
 def test_every_line_has_all_runs_of_a_design():
     ax = draw_halves({"a": ([0.5, 0.6], [0.7, 0.8]), "b": ([0.5, 0.7], [0.6, 0.8])}, title="t")
     dots = [sorted(line.get_xdata()) for line in ax.lines if line.get_marker() in ("o", "s")]
-    assert dots == [
-        [0.7, 0.8],
-        [0.5, 0.6],
-        [0.6, 0.8],
-        [0.5, 0.7],
-    ]  # with the setting above without it
+    # with the setting above without it
+    assert dots == [[0.7, 0.8], [0.5, 0.6], [0.6, 0.8], [0.5, 0.7]]
     means = [
         line.get_xdata()[0]
         for line in ax.lines

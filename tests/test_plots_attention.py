@@ -1,4 +1,4 @@
-"""The pictures of attention show the numbers that torch computes, and nothing runs over an edge or another text."""
+"""The pictures of attention show torch's numbers, and nothing runs over an edge or another text."""
 
 import re
 from itertools import combinations

@@ -1,4 +1,4 @@
-"""The drawing kit: its functions stand in one file, and draw in the units of axes and of figures."""
+"""The drawing kit: its functions stand in one file, and draw in units of axes and of figures."""
 
 import ast
 import json

@@ -33,9 +33,8 @@ def test_dots_show_each_seed_and_the_mean():
     assert list(dots.get_xdata()) == [1, 3] and list(dots.get_ydata()) == [0, 0]
     assert mean.get_xdata()[0] == pytest.approx(2)
     equal = ax.lines[2].get_ydata()
-    assert equal[0] < 1 < equal[1] and sum(equal) == pytest.approx(
-        2
-    )  # the two stand above each other
+    # the two stand above each other
+    assert equal[0] < 1 < equal[1] and sum(equal) == pytest.approx(2)
     assert [label.get_text() for label in ax.get_yticklabels()] == ["a", "b"]
     assert [text.get_text() for text in ax.get_legend().get_texts()] == ["one seed", "mean"]
 
@@ -73,9 +72,8 @@ def test_hashes_frame_the_bits_that_differ():
     images = {name: torch.rand(3, 8, 8) for name in "abc"}
     fig = draw_hashes(images, torch.rand(3, 4, 4), bits)
     assert [ax.get_title() for ax in fig.axes[6:]] == ["64 bits", "distance 1", "distance 4"]
-    frames = [
-        [patch.get_xy() for patch in ax.patches[1:]] for ax in fig.axes[6:]
-    ]  # the first one is around the picture
+    # the first one is around the picture
+    frames = [[patch.get_xy() for patch in ax.patches[1:]] for ax in fig.axes[6:]]
     assert frames == [[], [(1.5, -0.5)], [(-0.5, 2.5), (0.5, 2.5), (1.5, 2.5), (2.5, 2.5)]]
 
 

@@ -87,12 +87,8 @@ def test_a_map_of_a_patch_names_all_patches():
         "",
     ]
     assert [ax.get_ylabel() for ax in maps] == ["pixels", "", "tokens", ""]
-    assert [ax.images[0].get_array()[0, 1] for ax in maps] == [
-        1,
-        0,
-        -1,
-        0,
-    ]  # patch 1 with itself, and 5 with 1
+    # patch 1 with itself, and 5 with 1
+    assert [ax.images[0].get_array()[0, 1] for ax in maps] == [1, 0, -1, 0]
     assert maps[0].images[0].get_clim() == (-1, 1)
 
 
@@ -124,9 +120,8 @@ def test_bars_are_compared_with_a_dashed_line_that_has_a_name():
     (line,) = (line for line in ax.lines if line.get_linestyle() == "--")
     assert list(line.get_xdata()) == [0.14, 0.14] and texts(ax) == ["0.80", "0.10", "guess: 0.14"]
     low, high = sorted(ax.get_ylim())
-    assert (
-        low < ax.texts[-1].get_position()[1] < -0.325 and high > 1.325
-    )  # above the bars, which are whole
+    # above the bars, which are whole
+    assert low < ax.texts[-1].get_position()[1] < -0.325 and high > 1.325
 
 
 def test_the_clearest_column_stands_out_in_every_panel():

@@ -41,9 +41,8 @@ def test_layer_norm_is_drawn_with_its_numbers(shape):
     said = texts(fig)
     assert f"token {shape[0] - 1}" in said and f"(T, D) = {shape}" in said
     if shape == (3, 4):
-        assert (
-            said.count("1.25") == 3 and said.count("-1.34") == 3
-        )  # each row's variance, and its first number normalized
+        # each row's variance, and its first number normalized
+        assert said.count("1.25") == 3 and said.count("-1.34") == 3
 
 
 def test_small_numbers_keep_their_digits_and_zero_has_no_sign():

@@ -42,7 +42,9 @@ def draw_line(top):
     "in the middle": "display(picture)\nprint('after it')",
     "silenced": "draw_line(3);",
     "open figures": "print(plt.get_fignums())",
-    "not freed": "del picture\ncollected = gc.collect()\nprint(sum(ref() is not None for ref in figures))",
+    "not freed": (
+        "del picture\ncollected = gc.collect()\nprint(sum(ref() is not None for ref in figures))"
+    ),
 }
 
 

@@ -178,10 +178,8 @@ def test_the_alt_text_of_one_map_tells_its_largest_weight(image, maps):
     weights = maps[1][0]
     row, col = divmod(weights.argmax().item(), weights.shape[1])
     said = tell_choice(of_block(maps), block=1)
-    assert (
-        f"the largest weight, {weights.max():.2f}, is on the patch in row {row + 1}, column {col + 1}"
-        in said
-    )
+    patch = f"the patch in row {row + 1}, column {col + 1}"
+    assert f"the largest weight, {weights.max():.2f}, is on {patch}" in said
 
 
 def test_a_reading_shows_drawing_pixels_and_a_bar_for_each_class():
@@ -200,9 +198,8 @@ def test_photos_have_a_row_each_and_all_maps_one_scale():
     *drawn, bar = fig.axes
     assert [ax.get_title() for ax in drawn] == ["as seen", "map", "", ""]
     assert [ax.texts[0].get_text() for ax in drawn[::2]] == ["one", "two"]
-    for ax, above in zip(
-        drawn[1::2], ([[0, 0], [0, 0]], [[0, 0], [0, 2]]), strict=True
-    ):  # 13 is 3.25 times the mean
+    # 13 is 3.25 times the mean
+    for ax, above in zip(drawn[1::2], ([[0, 0], [0, 0]], [[0, 0], [0, 2]]), strict=True):
         assert ax.images[1].get_array().tolist() == above and ax.images[1].get_clim() == (0, 2)
     assert [len(ax.images) for ax in drawn] == [1, 2, 1, 2]
     frames = [(box.get_xy(), box.get_width(), box.get_linewidth()) for box in drawn[3].patches]

@@ -1,4 +1,7 @@
-"""The pictures of notebook 01: cells are where `patchify` puts their numbers, and no text runs over an edge or another."""
+"""The pictures of notebook 01: cells are where `patchify` puts their numbers.
+
+And no text runs over an edge or another.
+"""
 
 from itertools import chain, combinations, groupby, pairwise
 from pathlib import Path
@@ -156,12 +159,10 @@ def test_the_stored_animation_is_small_opaque_and_what_the_code_draws(stored, tm
     assert 8000 < sum(time for _, time in pictures) < 18_000 and pictures[-1][1] > 2000
     corners = [(0, 0), (WIDTH - 1, 0), (0, HEIGHT - 1), (WIDTH - 1, HEIGHT - 1)]
     assert all(one.getpixel(at) == (255, 255, 255) for one, _ in pictures for at in corners)
-    assert (
-        ImageChops.difference(pictures[0][0], pictures[-1][0]).getbbox() is None
-    )  # the first frame is finished
-    drawn = patches_reshaping.draw_frames(
-        step=0.5
-    )  # its first and its last frame are those of any step
+    # the first frame is finished
+    assert ImageChops.difference(pictures[0][0], pictures[-1][0]).getbbox() is None
+    # its first and its last frame are those of any step
+    drawn = patches_reshaping.draw_frames(step=0.5)
     for (shown, _), (frame, _) in ((pictures[0], drawn[0]), (pictures[-1], drawn[-1])):
         apart = ImageChops.difference(shown.reduce(4), frame.reduce(4))  # letters differ by a pixel
         assert max(ImageStat.Stat(apart).mean) < 2
@@ -171,7 +172,7 @@ def test_the_stored_animation_is_small_opaque_and_what_the_code_draws(stored, tm
 
 
 def test_nothing_in_the_animation_flashes(stored):
-    """From one picture to the next, less than a quarter changes its brightness by a tenth or more (WCAG 2.3.1)"""
+    """Less than a quarter changes its brightness by a tenth or more at once (WCAG 2.3.1)."""
     for (before, _), (after, _) in pairwise(stored[0]):
         changed = (
             np.abs(np.asarray(before.convert("L"), int) - np.asarray(after.convert("L"), int)) > 25
@@ -218,19 +219,15 @@ def test_differences_share_a_scale_with_white_at_zero():
     assert photo.get_array().shape == (16, 20, 3)
     assert gray.get_clim() == (0, 1) and [one.get_clim() for one in signed] == [(-0.5, 0.5)] * 2
     assert {one.get_cmap().name for one in signed} == {style.SIGNED}
-    assert [ax.get_xlabel() for ax in fig.axes[8:]] == [
-        "brightness",
-        "difference",
-    ]  # one unit for each bar
+    # one unit for each bar
+    assert [ax.get_xlabel() for ax in fig.axes[8:]] == ["brightness", "difference"]
     fig.draw_without_rendering()
-    for bar, maps in zip(
-        fig.axes[8:], (fig.axes[5:6], fig.axes[6:8]), strict=True
-    ):  # below its maps
+    # below its maps
+    for bar, maps in zip(fig.axes[8:], (fig.axes[5:6], fig.axes[6:8]), strict=True):
         box, boxes = bar.get_position(), [ax.get_position() for ax in maps]
         assert box.y1 < boxes[0].y0 and boxes[0].x0 <= box.x0 < box.x1 <= boxes[-1].x1
-    assert (
-        len({round(ax.get_position().y1, 3) for ax in fig.axes[4:8]}) == 1
-    )  # the photo is as high as the maps
+    # the photo is as high as the maps
+    assert len({round(ax.get_position().y1, 3) for ax in fig.axes[4:8]}) == 1
 
 
 def test_a_filter_shows_its_weights_for_each_channel():

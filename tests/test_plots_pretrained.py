@@ -45,9 +45,8 @@ def test_transfer_shows_what_is_copied_new_and_trained():
     copied = len(PARTS) - 1
     assert boxes(fig, TRAINED) == copied + 1  # and the key
     assert boxes(fig, FROZEN) == 3 * copied + 1  # pretrained, probe, LoRA, and the key
-    assert (
-        boxes(fig, NEW) == 3 + len(PARTS) + 2 * 4 + 1
-    )  # heads, from scratch, A and B of four blocks, the key
+    # heads, from scratch, A and B of four blocks, the key
+    assert boxes(fig, NEW) == 3 + len(PARTS) + 2 * 4 + 1
 
 
 def test_lora_is_drawn_to_scale_with_its_count():

@@ -1,4 +1,4 @@
-"""Figures of notebook 11: bars as long as their amounts, lines through them, areas and tables to scale."""
+"""Figures of notebook 11: bars as long as their amounts, lines through them, tables to scale."""
 
 import numpy as np
 import pytest
@@ -23,12 +23,8 @@ def test_pieces_lie_end_to_end():
     assert [label.get_text() for label in ax.get_yticklabels()] == ["small", "large"]
     assert [text.get_text() for text in ax.get_legend().get_texts()] == ["a", "b"]
     said = {text.get_text() for text in ax.texts}
-    assert said == {
-        "20.00",
-        "3.00",
-        " 1.00 + 3.00 = 4.0",
-        " = 40.0",
-    }  # the end has the number of a piece without room for it
+    # the end has the number of a piece without room for it
+    assert said == {"20.00", "3.00", " 1.00 + 3.00 = 4.0", " = 40.0"}
     assert ax.get_xlim()[1] > 40  # for the sum
     assert ax.get_xlabel() == "GiB" and ax.get_title(loc="left") == "t"
 
@@ -106,16 +102,14 @@ def test_memory_peaks_between_the_passes():
         "network",
     ]
     corners = [area.get_paths()[0].vertices for area in memory.collections]
-    assert (
-        max(vertices[:, 1].max() for vertices in corners) == 13
-    )  # weights, optimizer, activations; gradients come later
+    # weights, optimizer, activations; gradients come later
+    assert max(vertices[:, 1].max() for vertices in corners) == 13
     assert {text.get_text() for text in memory.texts} >= {
         "activations, 10.00 GiB",
         "peak, 13.0 GiB",
     }
-    assert (
-        len([patch for patch in lanes.patches if patch.get_y() == 1.1]) == 3 + 3 + 1
-    )  # blocks forward, backward, AdamW
+    # blocks forward, backward, AdamW
+    assert len([patch for patch in lanes.patches if patch.get_y() == 1.1]) == 3 + 3 + 1
 
 
 def test_the_roof_is_the_lower_of_two_limits():

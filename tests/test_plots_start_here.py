@@ -1,4 +1,4 @@
-"""The pictures of notebook 00: the model with its numbers, heads, cuts, mistakes, the loss of a prediction."""
+"""The pictures of notebook 00: the model with its numbers, heads, cuts, mistakes, the loss."""
 
 import math
 from itertools import combinations
@@ -69,9 +69,8 @@ def test_the_model_picture_tells_every_shape():
     pieces = [im.get_array().squeeze() for im in fig.axes[1].images]
     corners = [(im.get_extent()[0], im.get_extent()[3]) for im in fig.axes[1].images]
     assert len(pieces) == 16 and (pieces[5] == drawn.image[0, 2:4, 2:4].numpy()).all()
-    assert corners == sorted(
-        corners, key=lambda corner: (corner[1], corner[0])
-    )  # left to right, top to bottom
+    # left to right, top to bottom
+    assert corners == sorted(corners, key=lambda corner: (corner[1], corner[0]))
     assert len(set(corners)) == 16
 
 
@@ -81,9 +80,8 @@ def test_numbers_with_a_sign_share_a_scale_around_zero_that_is_written():
         im for ax in fig.axes for im in ax.images if im.get_array().shape in ((1, 64), (16, 64))
     ]
     assert len(tables) == 4 and {im.get_clim() for im in tables} == {(-3, 3)}
-    assert [ax.get_label() for ax in fig.axes].count(
-        "<colorbar>"
-    ) == 2  # so that the stored picture keeps 256 colors
+    # so that the stored picture keeps 256 colors
+    assert [ax.get_label() for ax in fig.axes].count("<colorbar>") == 2
     assert {"tokens, features: ≤ −3", "≥ 3", "attention weights: 0", "≥ 0.25"} <= set(texts(fig))
 
 
@@ -140,10 +138,8 @@ def test_heads_are_compared_on_one_scale():
     fig = draw_heads(torch.rand(1, 8, 8), rows, (4, 4)).figure
     assert [len(ax.patches) for ax in fig.axes] == [16] * 8
     small, large = fig.axes[0].patches[2].get_width(), fig.axes[4].patches[2].get_width()
-    assert (small, large) == (
-        pytest.approx(2 * (1 / 17) ** 0.5),
-        2,
-    )  # a side is the root of its weight
+    # a side is the root of its weight
+    assert (small, large) == (pytest.approx(2 * (1 / 17) ** 0.5), 2)
     assert [ax.get_title(loc="left") for ax in fig.axes][3:5] == [
         "head 4, largest 0.06",
         "head 1, largest 1.00",

@@ -1,4 +1,4 @@
-"""The map of the ViT: it can be read, its colors say where the reader is, and its numbers are right."""
+"""The map of the ViT: it can be read, its colors say where the reader is, its numbers are right."""
 
 from functools import cache
 from itertools import combinations
@@ -147,9 +147,8 @@ def test_the_figure_fits_the_page_and_its_text_is_large_enough(here):
 @pytest.mark.parametrize("here", PARTS)
 def test_only_the_parts_of_the_notebook_are_in_color(here):
     fig = drawn(here)
-    assert parts_in_color(fig) == (PARTS[here] | {"tag"}) - {
-        "model title"
-    }  # the title is text alone
+    # the title is text alone
+    assert parts_in_color(fig) == (PARTS[here] | {"tag"}) - {"model title"}
     for text in texts(fig):
         if text.get_gid() not in (*PARTS[here], "tag"):
             assert text.get_color() == start_here_map.QUIET, text.get_text()
@@ -226,7 +225,7 @@ def test_the_dot_product_is_the_framed_score():
 
 
 def test_every_inset_starts_where_its_part_is():
-    """The wedge's first edge lies on what it enlarges: block 1, the attention box, the framed score"""
+    """The wedge's first edge lies on what it enlarges: block 1, attention box, framed score."""
     (ax,) = drawn().axes
     wedges = [patch.get_xy() for patch in ax.patches if patch.get_gid() == "wedge"]
     boxes = {words: box for _, *box, words in start_here_map.BOXES}

@@ -1,4 +1,4 @@
-"""Figures of notebook 07: runs, counts and paths are drawn as they are, and curves grow in one place."""
+"""Figures of notebook 07: runs, counts and paths as they are, and curves that grow in one place."""
 
 import math
 import sys
@@ -58,9 +58,8 @@ def test_the_losses_fill_their_panels():
         draw_runs({"one": history(3)}, verdicts=said).axes[0].get_ylim()[1]
         for said in (None, {"one": "fine"})
     ]
-    assert tops == pytest.approx(
-        [1.1 * math.log(4), 1.7 * math.log(4)]
-    )  # with a verdict there is room above the curves
+    # with a verdict there is room above the curves
+    assert tops == pytest.approx([1.1 * math.log(4), 1.7 * math.log(4)])
     plt.close("all")
 
 
@@ -69,10 +68,8 @@ def test_confusion_shows_counts_and_colors_mistakes_by_their_share():
     ax = draw_confusion(counts, ["a", "b"])
     assert {text.get_text() for text in ax.texts} == {"8", "2"}
     drawn = ax.images[0].get_array()
-    assert drawn.mask.tolist() == [
-        [True, False],
-        [False, True],
-    ]  # the diagonal would use up the scale
+    # the diagonal would use up the scale
+    assert drawn.mask.tolist() == [[True, False], [False, True]]
     assert drawn[0, 1] == pytest.approx(0.2) and drawn[1, 0] == 0
     assert [label.get_text() for label in ax.get_yticklabels()] == ["a", "b"]
     assert {label.get_rotation() for label in ax.get_xticklabels()} == {0}
@@ -149,8 +146,7 @@ def test_live_curves_change_one_picture_in_place(monkeypatch):
     live = LiveCurves(4)
     for row in history(4):
         live(row)
-    assert (
-        len(shown) == 1 and len(changed) == 2
-    )  # the second epoch came too soon, the last is drawn in any case
+    # the second epoch came too soon, the last is drawn in any case
+    assert len(shown) == 1 and len(changed) == 2
     assert "after 4 of 4 epochs" in changed[-1][1]["image/png"]["alt"]
     assert not plt.get_fignums()

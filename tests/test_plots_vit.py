@@ -1,4 +1,7 @@
-"""The pictures of a whole forward pass and of one head show every shape and number, and no text runs over another."""
+"""The pictures of a whole forward pass and of one head.
+
+They show every shape and number, and no text runs over another.
+"""
 
 import re
 from itertools import combinations

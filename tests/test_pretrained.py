@@ -20,8 +20,13 @@ def test_names_of_older_torchvision_files():
 
 def test_names_of_older_huggingface_files():
     layer = "vit.encoder.layer.0."
-    state = {f"{layer}attention.attention.{name}.weight": torch.full((2, 2), float(i)) for i, name in enumerate(
-        ("query", "key", "value"))} | {f"{layer}attention.output.dense.bias": torch.ones(2)}  # fmt: skip
+    attention = f"{layer}attention.attention."
+    state = {
+        f"{attention}query.weight": torch.full((2, 2), 0.0),
+        f"{attention}key.weight": torch.full((2, 2), 1.0),
+        f"{attention}value.weight": torch.full((2, 2), 2.0),
+        f"{layer}attention.output.dense.bias": torch.ones(2),
+    }
     renamed = from_huggingface(state)
     assert set(renamed) == {"blocks.0.attn.qkv.weight", "blocks.0.attn.proj.bias"}
     assert renamed["blocks.0.attn.qkv.weight"][:, 0].tolist() == [0, 0, 1, 1, 2, 2]
@@ -98,9 +103,16 @@ def google_arrays(D=24, h=3, L=2, P=4, C=3, T=17, K=5, hidden=96):
     def draw(*shape):
         return (0.3 * own.standard_normal(shape)).astype(np.float32)
 
-    arrays = {"cls": draw(1, 1, D), "embedding/kernel": draw(P, P, C, D), "embedding/bias": draw(D),
-              "Transformer/posembed_input/pos_embedding": draw(1, T, D), "Transformer/encoder_norm/scale": draw(D),
-              "Transformer/encoder_norm/bias": draw(D), "head/kernel": draw(D, K), "head/bias": draw(K)}  # fmt: skip
+    arrays = {
+        "cls": draw(1, 1, D),
+        "embedding/kernel": draw(P, P, C, D),
+        "embedding/bias": draw(D),
+        "Transformer/posembed_input/pos_embedding": draw(1, T, D),
+        "Transformer/encoder_norm/scale": draw(D),
+        "Transformer/encoder_norm/bias": draw(D),
+        "head/kernel": draw(D, K),
+        "head/bias": draw(K),
+    }
     for i in range(L):
         block = f"Transformer/encoderblock_{i}/"
         for name in ("LayerNorm_0", "LayerNorm_2"):

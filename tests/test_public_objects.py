@@ -179,9 +179,8 @@ def same(a, b, seen=()):
     seen = (*seen, (id(a), id(b)))
     if isinstance(a, torch.Tensor):
         return torch.equal(a, b) and a.requires_grad == b.requires_grad
-    if isinstance(
-        a, (torch.optim.Optimizer, LambdaLR)
-    ):  # torch itself drops what a new one sets up again
+    # torch itself drops what a new one sets up again
+    if isinstance(a, (torch.optim.Optimizer, LambdaLR)):
         return same(a.state_dict(), b.state_dict(), seen)
     if isinstance(a, partial):
         return same((a.func, a.args, a.keywords), (b.func, b.args, b.keywords), seen)

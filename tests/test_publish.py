@@ -108,9 +108,10 @@ def test_the_address_comes_wherever_it_is_needed(repository):
     for path in notebooks(repository):
         where = f"own-er/a.name_2/blob/main/{path.relative_to(repository).as_posix()}"
         first, *rest = cells(path)[0].source.splitlines()
+        kaggle = f"https://kaggle.com/kernels/welcome?src=https://github.com/{where}"
         assert first.endswith(
             f" | [Open in Colab](https://colab.research.google.com/github/{where})"
-            f" | [Open in Kaggle](https://kaggle.com/kernels/welcome?src=https://github.com/{where})"
+            f" | [Open in Kaggle]({kaggle})"
         )
         # the line of navigation, and nothing after it has moved
         assert first.startswith("[") and rest[0] == ""

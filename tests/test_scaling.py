@@ -1,4 +1,4 @@
-"""The cost model against torch's own counters, against autograd, and against the published counts."""
+"""The cost model against torch's own counters, against autograd, and against published counts."""
 
 import subprocess
 import sys
@@ -94,10 +94,8 @@ def test_what_autograd_keeps(name):
     def keep(tensor):
         storage = tensor.untyped_storage()
         if storage.data_ptr() not in weights:
-            kept[storage.data_ptr()] = (
-                storage.nbytes(),
-                tensor,
-            )  # held, so that no address comes twice
+            # held, so that no address comes twice
+            kept[storage.data_ptr()] = (storage.nbytes(), tensor)
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
@@ -108,8 +106,10 @@ def test_what_autograd_keeps(name):
 
 
 @pytest.mark.parametrize(("name", "count", "billions"), [
-    ("Ti/16", 5_717_416, None), ("S/16", 22_050_664, None), ("B/16", 86_567_656, 17.56), ("B/32", 88_224_232, 4.41),
-    ("L/16", 304_326_632, 61.55), ("L/32", 306_535_400, 15.38), ("H/14", 632_045_800, 167.3),
+    ("Ti/16", 5_717_416, None), ("S/16", 22_050_664, None),
+    ("B/16", 86_567_656, 17.56), ("B/32", 88_224_232, 4.41),
+    ("L/16", 304_326_632, 61.55), ("L/32", 306_535_400, 15.38),
+    ("H/14", 632_045_800, 167.3),
 ])  # fmt: skip
 def test_published_counts(name, count, billions):
     config = ViTConfig.from_name(name)
@@ -151,7 +151,8 @@ from vit_helpers.scaling.timing import freed_memory_returned, peak_memory, reset
 from vit_helpers.vit import ViT, ViTConfig
 
 def used(config, batch):
-    images, labels = torch.randn(batch, config.in_chans, *config.image_size), torch.randint(10, (batch,))
+    images = torch.randn(batch, config.in_chans, *config.image_size)
+    labels = torch.randint(10, (batch,))
     before = reset_peak_memory()
     model = ViT(config)
     optimizer = adamw(model, 1e-3, 0.05)

@@ -90,9 +90,8 @@ def test_a_shard_is_a_tar_that_reads_at_a_glance(written, digits):
     index = json.loads((written / "index.json").read_text())
     assert [entry["images"] for entry in index["parts"]["train"]] == [40] * 6 + [14]
     assert index["class_names"] == list(digits.class_names) and index["mean"] == list(digits.mean)
-    assert not [
-        file for file in written.parent.iterdir() if file != written
-    ]  # nothing is left aside
+    # nothing is left aside
+    assert not [file for file in written.parent.iterdir() if file != written]
 
 
 def test_hugging_face_datasets_reads_the_shards(written, numbers, digits, monkeypatch, tmp_path):
@@ -336,9 +335,8 @@ def test_memory_holds_a_buffer_and_not_the_split(digits, tmp_path, monkeypatch):
     monkeypatch.setattr(streams, "read_shard", counted)
     for _, labels in Stream(folder, BATCH, buffer_size=100):
         alive -= len(labels)
-    assert (
-        alive == 0 and 100 <= most <= 100 + BATCH + 1
-    )  # the buffer, a batch, and the one to be swapped in
+    # the buffer, a batch, and the one to be swapped in
+    assert alive == 0 and 100 <= most <= 100 + BATCH + 1
 
 
 # Going on

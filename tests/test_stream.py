@@ -59,9 +59,8 @@ def test_a_pass_resumed_in_the_middle_is_left_as_it_is(written):
     other.set_epoch(5)
     assert labels_of(other) == rest
     other.set_epoch(5)
-    assert other.state_dict()["epoch"] == 4 and other.state_dict()["batch"] == len(
-        other
-    )  # the fourth is over
+    # the fourth is over
+    assert other.state_dict()["epoch"] == 4 and other.state_dict()["batch"] == len(other)
     list(other)
     assert other.state_dict()["epoch"] == 5
 

@@ -45,7 +45,7 @@ def sections(number):
 
 @cache
 def exercises(number):
-    """{the name that an exercise's check prints: its minutes}, of a core page and its further page"""
+    """{the name that an exercise's check prints: its minutes}, of core page and further page."""
     pages = [cell for path in PAGES[number] for cell in nbformat.read(path, as_version=4).cells]
     code = "\n".join(cell.source for cell in pages if cell.cell_type == "code")
     names = re.findall(r"^from (vit_helpers\.checks\.\w+) import", code, re.M)
@@ -150,7 +150,7 @@ def test_the_half_days_of_the_week_last_as_long_as_they_say():
 
 
 def listed(cell, known):
-    """The exercises that a cell of the term's table names, before their minutes; their sum must be right"""
+    """The exercises that a cell of the term's table names before their minutes, with their sum."""
     words, minutes = re.match(r"(.+?): (\d+)", cell).groups()
     names = re.findall(r"`(\w+)`", words)
     assert sum(known[name] for name in names) == int(minutes), cell

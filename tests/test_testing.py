@@ -47,9 +47,8 @@ def test_the_table_and_the_picture():
     assert table["accuracy"].isna().tolist() == [False, False, True, False]
     left, right = draw_test(counts, table).axes
     assert left.get_title(loc="left") == "17 of 20 images are classified correctly"
-    assert [text.get_text() for text in right.get_yticklabels()] == [
-        r"up \$x_1\$ (10)", "a name that is fa… (10)", "nobody (0)"
-    ]  # fmt: skip
+    names = [text.get_text() for text in right.get_yticklabels()]
+    assert names == [r"up \$x_1\$ (10)", "a name that is fa… (10)", "nobody (0)"]
     draw_test(
         torch.eye(60).long(), class_table(torch.eye(60).long(), list(map(str, range(60))))
     ).canvas.draw()

@@ -55,7 +55,7 @@ def test_the_memory_of_no_other_device_than_a_cuda_one_is_promised():
 
 @pytest.mark.skipif(not can_measure_memory(), reason="only Linux tells the memory of a process")
 def test_the_peak_is_that_since_the_last_look():
-    """In a process of its own: here other tests have left memory that may be given back, or used again"""
+    """In a process of its own: here other tests left memory that may be freed, or used again."""
     done = subprocess.run([sys.executable, "-c", PEAKS], capture_output=True, text=True)
     first, second = map(int, done.stdout.split())
     assert first < 1e8 and 1.9e8 < second < 3e8, done

@@ -45,9 +45,8 @@ def test_a_row_says_what_happened():
     set_seed(3)
     model = Classifier().eval()
     twin = copy.deepcopy(model).train()
-    recipe = Recipe(
-        epochs=1, lr=1e-9, label_smoothing=0.2
-    )  # so small a rate that nothing is learned
+    # so small a rate that nothing is learned
+    recipe = Recipe(epochs=1, lr=1e-9, label_smoothing=0.2)
     set_seed(4)
     (row,) = fit(model, batches(), batches(), recipe, **silent)
     set_seed(4)
@@ -119,9 +118,8 @@ def test_decay_is_apart_from_the_gradient():
     layer.weight.grad = torch.zeros_like(layer.weight)
     layer.bias.grad = torch.zeros_like(layer.bias)
     optimizer.step()
-    assert torch.allclose(
-        layer.weight, before * (1 - 0.1 * 0.3)
-    )  # L2 in the gradient would have moved it by about lr
+    # L2 in the gradient would have moved it by about lr
+    assert torch.allclose(layer.weight, before * (1 - 0.1 * 0.3))
 
 
 def test_one_epoch_by_hand():
@@ -130,13 +128,12 @@ def test_one_epoch_by_hand():
     twin.load_state_dict(model.state_dict())
     recipe = Recipe(epochs=1, lr=1e-2, warmup=0.5, label_smoothing=0.2, clip=0.1)
     fit(model, batches(), batches(), recipe, **silent)
-    optimizer = torch.optim.AdamW([{"params": [twin.weight]}, {"params": [twin.bias], "weight_decay": 0}],
-                                  lr=1e-2, weight_decay=recipe.weight_decay)  # fmt: skip
+    groups = [{"params": [twin.weight]}, {"params": [twin.bias], "weight_decay": 0}]
+    optimizer = torch.optim.AdamW(groups, lr=1e-2, weight_decay=recipe.weight_decay)
     for step, (x, y) in enumerate(batches()):
         for group in optimizer.param_groups:
-            group["lr"] = (
-                1e-2 * (0.5, 1.0, 1.0, 0.5)[step]
-            )  # 4 steps, 2 of them warm-up, then a cosine over 2
+            # 4 steps, 2 of them warm-up, then a cosine over 2
+            group["lr"] = 1e-2 * (0.5, 1.0, 1.0, 0.5)[step]
         optimizer.zero_grad()
         F.cross_entropy(twin(x), y, label_smoothing=0.2).backward()
         nn.utils.clip_grad_norm_(twin.parameters(), 0.1)
@@ -255,9 +252,8 @@ def test_l2_in_adam_moves_every_parameter_by_about_the_learning_rate():
     for p in layer.parameters():
         p.grad = torch.zeros_like(p)
     optimizer.step()
-    assert torch.allclose(
-        (layer.weight - before).abs(), torch.tensor(0.1), atol=1e-4
-    )  # however small the weight
+    # however small the weight
+    assert torch.allclose((layer.weight - before).abs(), torch.tensor(0.1), atol=1e-4)
     with pytest.raises(ValueError, match="token_lr_mult must be 1, got 10"):
         adam_l2(layer, 0.1, 0.3, 10)
 
@@ -279,7 +275,10 @@ def test_decoupled_decay_of_everything_is_torchs():
 
 
 def test_coupled_adam_differs_from_adamw_in_where_the_decay_is_added_alone():
-    """Equal without decay; with it torch.optim.Adam's step of the same matrices, and none for biases and tokens"""
+    """Equal without decay; with it, torch.optim.Adam's step of the same matrices.
+
+    There is none for biases and tokens.
+    """
     models = [Classifier() for _ in range(4)]
     for model in models:
         model.load_state_dict(models[0].state_dict())

@@ -1,4 +1,4 @@
-"""Types: mypy agrees with the package and the tools, and every public function says what it takes and returns."""
+"""Types: mypy agrees, and every public function says what it takes and returns."""
 
 import ast
 import subprocess

@@ -210,9 +210,8 @@ TWINS = {
 
 
 PAIRS = [(library, shape) for library in TWINS for shape in SHAPES]
-PAIRS += [
-    (library, shape) for library in ("timm", "huggingface") for shape in OBLONG
-]  # torchvision's are square
+# torchvision's are square
+PAIRS += [(library, shape) for library in ("timm", "huggingface") for shape in OBLONG]
 
 
 @pytest.mark.parametrize(("library", "shape"), PAIRS, ids=str)
@@ -255,7 +254,10 @@ def swap_norms(model):
 
 
 def fill(value, *ends):
-    """A mistake: parameters whose names end so are not used, a bias of 0 adds nothing and a scale of 1 keeps all."""
+    """Make a mistake: parameters whose names end so are not used.
+
+    A bias of 0 adds nothing, and a scale of 1 keeps all.
+    """
 
     def spoil(model):
         found = [p for name, p in model.named_parameters() if name.endswith(ends)]
@@ -298,16 +300,18 @@ MISTAKES = HIDDEN | {
 
 
 def differences(library, spoil, std):
-    """The largest difference of the logits from a library's, over the largest logit: without a mistake, and with it."""
+    """The largest difference of the logits from a library's, over the largest logit.
+
+    Without a mistake, and with it.
+    """
     make, rename, _ = TWINS[library]
     config = ViTConfig(**TINY, norm_eps=1e-12 if library == "huggingface" else 1e-6)
     torch.manual_seed(0)
     twin, images = make(config).double().eval(), torch.randn(2, 3, 16, 16, dtype=torch.float64)
     perturb(twin, std=std)
     heads = {"torchvision": "heads.head", "timm": "head", "huggingface": "classifier"}
-    nn.init.normal_(
-        twin.get_submodule(heads[library]).weight
-    )  # all are zero at first in torchvision and in timm
+    # all are zero at first in torchvision and in timm
+    nn.init.normal_(twin.get_submodule(heads[library]).weight)
     ours, found = ViT(config).double().eval(), []
     ours.load_state_dict(rename(twin.state_dict()))
     expected = twin(images)
@@ -355,9 +359,8 @@ def test_every_pixel_reaches_the_class_token():
 def test_positions_alone_tell_the_order_of_patches(positions):
     model = tiny(positions=positions)
     images = torch.randn(1, 3, 16, 16)
-    swapped = torch.cat(
-        [images[:, :, 4:8], images[:, :, :4], images[:, :, 8:]], dim=2
-    )  # two rows of patches change places
+    # two rows of patches change places
+    swapped = torch.cat([images[:, :, 4:8], images[:, :, :4], images[:, :, 8:]], dim=2)
     assert torch.allclose(model(images), model(swapped), atol=1e-5) == (positions == "none")
 
 

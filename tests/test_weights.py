@@ -1,4 +1,4 @@
-"""Trained models by name and from files: the same logits as the library that they come from, and its pictures."""
+"""Trained models by name and from files: the logits of the libraries that they come from."""
 
 import json
 import math
@@ -119,7 +119,8 @@ def rewrite(path, **notes):
     [
         *({"preprocess": text} for text in ("3", "[]", "{}", '{"resize": 8}', "null", "{")),
         *({"preprocess": json.dumps(asdict(GREY) | other)} for other in (
-            {"mean": [0.1] * 3, "std": [0.1] * 3}, {"mean": [], "std": []}, {"mean": ["a"]}, {"crop": "8"}, {"resize": 0})),
+            {"mean": [0.1] * 3, "std": [0.1] * 3}, {"mean": [], "std": []}, {"mean": ["a"]},
+            {"crop": "8"}, {"resize": 0})),
         *({"class_names": text} for text in ("3", "[]", '["a", "b"]', "null")),
     ],
     ids=str,
@@ -239,8 +240,14 @@ def test_no_network_and_wrong_hashes_are_told(monkeypatch, error):
 # Preprocessing of all of torchvision's
 
 
-@pytest.mark.parametrize("name", ["ViT_B_16_Weights.IMAGENET1K_SWAG_E2E_V1", "ViT_L_16_Weights.IMAGENET1K_V1",
-                                  "ViT_H_14_Weights.IMAGENET1K_SWAG_LINEAR_V1"])  # fmt: skip
+@pytest.mark.parametrize(
+    "name",
+    [
+        "ViT_B_16_Weights.IMAGENET1K_SWAG_E2E_V1",
+        "ViT_L_16_Weights.IMAGENET1K_V1",
+        "ViT_H_14_Weights.IMAGENET1K_SWAG_LINEAR_V1",
+    ],
+)
 def test_preprocessing_is_that_of_the_weights(name, picture):
     t = torchvision.models.get_weight(name).transforms()
     mine = Preprocess(t.resize_size[0], (t.crop_size[0],) * 2, t.interpolation.value, t.mean, t.std)
@@ -249,9 +256,8 @@ def test_preprocessing_is_that_of_the_weights(name, picture):
         photos()["flower"],
         mine.normalize(torch.arange(2.0).view(2, 1, 1, 1).expand(2, 3, 1, 1)),
     )
-    assert torch.allclose(
-        mine(tensor), t(tensor).clamp(black, white), atol=1e-6
-    )  # torchvision lets bicubic overshoot
+    # torchvision lets bicubic overshoot
+    assert torch.allclose(mine(tensor), t(tensor).clamp(black, white), atol=1e-6)
 
 
 # timm
@@ -325,9 +331,8 @@ def test_huggingfaces_classifier_from_a_folder(tmp_path, picture, size):
         one.save_pretrained(tmp_path)
     kept = load_pretrained(f"huggingface:{tmp_path}")
     pixels = pictures(picture, return_tensors="pt")["pixel_values"]
-    assert torch.allclose(
-        kept.preprocess(picture), pixels[0], atol=0.03
-    )  # theirs rounds to whole gray values on the way
+    # theirs rounds to whole gray values on the way
+    assert torch.allclose(kept.preprocess(picture), pixels[0], atol=0.03)
     assert largest_difference(kept.model(pixels), twin(pixels).logits) < 1e-5
     assert kept.class_names == ("hut", "flower", "lake") and kept.model.config.norm_eps == 1e-12
 
@@ -413,9 +418,15 @@ def test_a_file_that_is_no_npz_is_named(tmp_path):
         load_pretrained(tmp_path / "nobody.npz")
 
 
-@pytest.mark.parametrize("gone", ["embedding/kernel", "Transformer/encoderblock_1/MlpBlock_3/Dense_0/bias",
-                                  "Transformer/encoderblock_0/MultiHeadDotProductAttention_1/query/kernel",
-                                  "Transformer/posembed_input/pos_embedding"])  # fmt: skip
+@pytest.mark.parametrize(
+    "gone",
+    [
+        "embedding/kernel",
+        "Transformer/encoderblock_1/MlpBlock_3/Dense_0/bias",
+        "Transformer/encoderblock_0/MultiHeadDotProductAttention_1/query/kernel",
+        "Transformer/posembed_input/pos_embedding",
+    ],
+)
 def test_an_incomplete_file_is_named(tmp_path, gone):
     arrays = google_arrays()
     del arrays[gone]
@@ -460,9 +471,8 @@ def test_a_wrong_description_is_refused(fields, says):
 # Out of Python
 
 
-@pytest.mark.filterwarnings(
-    "ignore:The given buffer is not writable"
-)  # torch 2.11 warns of its own reading
+# torch 2.11 warns of its own reading
+@pytest.mark.filterwarnings("ignore:The given buffer is not writable")
 def test_torch_export_gives_equal_outputs_for_any_number_of_images(tmp_path, model):
     images = torch.randn(4, 1, 8, 12)
     program = torch.export.export(model, (images,), dynamic_shapes=({0: torch.export.Dim("B")},))

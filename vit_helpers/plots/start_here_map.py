@@ -258,7 +258,7 @@ def draw_overview(here: str | None = None) -> Picture:
 
 
 def draw_lane() -> Picture:
-    """Draw the model alone, from the image to the classes, with the notebook that builds each part."""
+    """Draw the model alone, from the image to the classes, with the notebook of each part."""
     fig = style.blank_figure(WIDTH / 100, 2.15)
     ax = fig.add_axes((0, 0, 1, 1))
     ax.set(xlim=(0, WIDTH), ylim=(225, 440))
@@ -270,7 +270,7 @@ def draw_lane() -> Picture:
         canvas.text("notebooks", x, 240, text, weight="bold", color=style.TEXT)
     return Picture(
         fig,
-        "The stages of a Vision Transformer from image to classes, each with the notebook about it.",
+        "The stages of a Vision Transformer from image to classes, each with its notebook.",
     )
 
 

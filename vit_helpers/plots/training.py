@@ -128,8 +128,8 @@ def draw_loss(num_classes: int, smoothing: float) -> Picture:
     return Picture(
         fig,
         "The loss against the probability of the correct class, with and without label smoothing.",
-        f"Two curves of the loss that meet at the uniform prediction, ln {K}. Without label smoothing "
-        f"it falls to 0; with it, to {floor:.2f} at {target:.2f}, and rises again.",
+        f"Two curves of the loss that meet at the uniform prediction, ln {K}. Without label "
+        f"smoothing it falls to 0; with it, to {floor:.2f} at {target:.2f}, and rises again.",
     )
 
 

@@ -12,6 +12,15 @@ from vit_helpers.pretrained.preprocess import Preprocess
 from vit_helpers.pretrained.sources import load_pretrained, torchvision_cache_path
 
 __all__ = [
-    "Preprocess", "Pretrained", "fill", "from_google", "from_huggingface", "from_timm", "from_torchvision",
-    "load_pretrained", "load_weights", "save_weights", "torchvision_cache_path",
-]  # fmt: skip
+    "Preprocess",
+    "Pretrained",
+    "fill",
+    "from_google",
+    "from_huggingface",
+    "from_timm",
+    "from_torchvision",
+    "load_pretrained",
+    "load_weights",
+    "save_weights",
+    "torchvision_cache_path",
+]

@@ -1,4 +1,4 @@
-"""Fine-tuning: adapt a trained ViT to new classes or larger images (paper, section 3.2 and appendix B.1.1)."""
+"""Fine-tuning: adapt a trained ViT to new classes or larger images (paper, 3.2 and B.1.1)."""
 
 import copy
 import math
@@ -15,13 +15,17 @@ from vit_helpers.vit import ViT
 
 
 def transfer_weights(model: ViT, **changes: Any) -> ViT:
-    """A new ViT with some settings changed, and the weights, device and dtype of a trained one, which is not modified.
+    """Make a ViT with some settings changed, and the weights, device and dtype of a trained one.
 
-    changes: any of `num_classes` (the new head is zero, as in the paper), `image_size` (learned position embeddings are
-             interpolated, see `resize_positions`), and, with the paper's blocks, `dropout` and `attn_dropout`
-    raises : ValueError for any other change: the weights would not fit, or a custom block would lose its settings
+    model  : the trained one, which is not modified
+    changes: any of `num_classes` (the new head is zero, as in the paper), `image_size` (learned
+             position embeddings are interpolated, see `resize_positions`), and, with the paper's
+             blocks, `dropout` and `attn_dropout`
+    raises : ValueError for any other change: the weights would not fit, or a custom block would
+             lose its settings
     """
-    if foreign := changes.keys() - {"num_classes", "image_size", "dropout", "attn_dropout"}:
+    foreign = changes.keys() - {"num_classes", "image_size", "dropout", "attn_dropout"}
+    if foreign:
         raise ValueError(
             f"{', '.join(sorted(foreign))} cannot change: the weights would not fit any more"
         )
@@ -38,18 +42,19 @@ def transfer_weights(model: ViT, **changes: Any) -> ViT:
         new.blocks = copy.deepcopy(model.blocks).to(first.device, first.dtype)
     weights = model.state_dict()
     if "num_classes" in changes:
-        weights = {
-            key: w for key, w in weights.items() if not key.startswith(("head.", "pre_logits."))
-        }
-        weights |= {key: w for key, w in new.state_dict().items() if key.startswith("head.")}
-    if (name := "token_embed.pos_embed") in weights:
+        for key in [key for key in weights if key.startswith(("head.", "pre_logits."))]:
+            del weights[key]
+        head = {key: w for key, w in new.state_dict().items() if key.startswith("head.")}
+        weights.update(head)
+    name = "token_embed.pos_embed"
+    if name in weights:
         weights[name] = resize_positions(weights[name], model.config.grid, new.config.grid)
     new.load_state_dict(weights)
     return new.train(model.training)
 
 
 def freeze(model: ViT, but: tuple[str, ...] = ("head",)) -> ViT:
-    """Freeze all parameters except those whose names start with one of `but`; returns the model."""
+    """Freeze all parameters but those whose names start with one of `but`; return the model."""
     for name, parameter in model.named_parameters():
         parameter.requires_grad_(name.startswith(tuple(but)))
     return model
@@ -59,7 +64,8 @@ class LoRA(nn.Module):
     """A frozen linear layer plus a trainable low-rank update (Hu et al., arXiv 2106.09685).
 
     linear : (..., n) -> (..., m), frozen here
-    rank   : r, from 1 to min(m, n); the update B A, (m, r) times (r, n), has r (n + m) parameters instead of n m
+    rank   : r, from 1 to min(m, n); the update B A, (m, r) times (r, n), has r (n + m) parameters
+             instead of n m
     forward: W x + b + scale B A x; B starts at zero, so at first the update is zero
     """
 
@@ -80,14 +86,17 @@ class LoRA(nn.Module):
 
     @torch.no_grad()
     def merged(self) -> nn.Linear:
-        """One linear layer with the same output, for use after training."""
+        """Make one linear layer with the same output, for use after training."""
         linear = copy.deepcopy(self.linear)
         linear.weight += self.scale * self.B @ self.A
         return linear.requires_grad_()
 
 
 def add_lora(model: ViT, rank: int, scale: float = 1.0) -> ViT:
-    """Freeze a ViT except for its head, and replace each block's qkv by a `LoRA`, in place; returns the model."""
+    """Freeze a ViT except for its head, and replace each block's qkv by a `LoRA`, in place.
+
+    returns: the model
+    """
     freeze(model)
     for block in cast(Any, model.blocks):
         block.attn.qkv = LoRA(block.attn.qkv, rank, scale)
@@ -95,7 +104,10 @@ def add_lora(model: ViT, rank: int, scale: float = 1.0) -> ViT:
 
 
 def merge_lora(model: ViT) -> ViT:
-    """Replace every `LoRA` by one linear layer with the same output, in place; returns the model."""
+    """Replace every `LoRA` by one linear layer with the same output, in place.
+
+    returns: the model
+    """
     for block in cast(Any, model.blocks):
         if isinstance(block.attn.qkv, LoRA):
             block.attn.qkv = block.attn.qkv.merged()
@@ -105,23 +117,23 @@ def merge_lora(model: ViT) -> ViT:
 def layerwise_lr_decay(
     model: ViT, groups: Iterable[dict[str, Any]], decay: float
 ) -> list[dict[str, Any]]:
-    """Split parameter groups by layer, with the learning rate lr * decay^(layers above) (BEiT, arXiv 2106.08254).
+    """Split parameter groups by layer, with the learning rate lr * decay^(layers above).
 
     groups: an optimizer's, [{"params": [...], "lr": ...}, ...]
     decay : 1 for the same rate everywhere, around 0.75 for fine-tuning; the head keeps its rate
+    source: BEiT, arXiv 2106.08254
     """
     top = len(model.blocks) + 1
     layer_of = dict.fromkeys(map(id, model.parameters()), top)  # the last norm and the head
-    for layer, part in enumerate(
-        [nn.ModuleList([model.patch_embed, model.token_embed]), *model.blocks]
-    ):
-        layer_of |= dict.fromkeys(map(id, part.parameters()), layer)
+    embeddings = nn.ModuleList([model.patch_embed, model.token_embed])
+    for layer, module in enumerate([embeddings, *model.blocks]):
+        layer_of |= dict.fromkeys(map(id, module.parameters()), layer)
     split: dict[tuple[int, int], dict[str, Any]] = {}
     for number, group in enumerate(groups):
         for parameter in group["params"]:
             layer = layer_of[id(parameter)]
-            lr = group["lr"] * decay ** (top - layer)
-            split.setdefault((number, layer), {**group, "params": [], "lr": lr})["params"].append(
-                parameter
-            )
+            if (number, layer) not in split:
+                lr = group["lr"] * decay ** (top - layer)
+                split[number, layer] = {**group, "params": [], "lr": lr}
+            split[number, layer]["params"].append(parameter)
     return list(split.values())

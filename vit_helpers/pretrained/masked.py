@@ -1,4 +1,7 @@
-"""Masked autoencoders learn without labels: a decoder reconstructs hidden patches (MAE, He et al., arXiv 2111.06377)."""
+"""Masked autoencoders learn without labels: a decoder reconstructs hidden patches.
+
+The paper of the MAE is by He et al. (arXiv 2111.06377).
+"""
 
 from collections.abc import Callable, Iterator
 
@@ -14,9 +17,10 @@ from vit_helpers.vit import ViT
 
 
 def random_masking(B: int, N: int, mask_ratio: float) -> tuple[Tensor, Tensor]:
-    """Which patches stay visible and which are hidden, drawn at random for each image.
+    """Draw at random, for each image, which patches stay visible and which are hidden.
 
-    mask_ratio: fraction of the patches that are hidden, between 0 and 1; at least one stays, at least one is hidden
+    mask_ratio: fraction of the patches that are hidden, between 0 and 1; at least one stays, at
+                least one is hidden
     returns   : (B, visible) and (B, hidden), numbers of patches
     """
     if not 0 < mask_ratio < 1 or N < 2:
@@ -29,12 +33,14 @@ def random_masking(B: int, N: int, mask_ratio: float) -> tuple[Tensor, Tensor]:
 
 
 class MaskedAutoencoder(nn.Module):
-    """A ViT that encodes the visible patches, and a small decoder that predicts the hidden ones (Figure 1 of He et al.).
+    """A ViT that encodes the visible patches, and a decoder for the hidden ones (Figure 1).
 
     vit       : the encoder, which is what one keeps; training leaves its head untouched
-    dim       : width of the decoder, a multiple of 4 and of num_heads;  depth: its blocks
+    dim       : width of the decoder, a multiple of 4 and of num_heads
+    depth     : number of blocks of the decoder
     mask_ratio: fraction of the patches that are hidden
-    forward   : normalized images (B, C, H, W) -> predicted pixels (B, hidden, C*P*P), hidden (B, hidden), patch numbers
+    forward   : normalized images (B, C, H, W) -> predicted pixels (B, hidden, C*P*P), and hidden
+                (B, hidden), patch numbers
     """
 
     def __init__(
@@ -58,7 +64,7 @@ class MaskedAutoencoder(nn.Module):
         return self.paint(images, visible, hidden), hidden
 
     def paint(self, images: Tensor, visible: Tensor, hidden: Tensor) -> Tensor:
-        """The pixels of the hidden patches as the decoder predicts them from the visible ones: (B, hidden, C*P*P)"""
+        """Predict the pixels of the hidden patches from the visible ones: (B, hidden, C*P*P)."""
         visible, hidden = visible.to(images.device), hidden.to(images.device)
         patches = self.embed(self.encode(images, visible)[:, 1:]) + self.positions[visible]
         masked = self.mask_token + self.positions[hidden]
@@ -66,18 +72,20 @@ class MaskedAutoencoder(nn.Module):
         return self.head(self.norm(x[:, visible.shape[1] :]))
 
     def encode(self, images: Tensor, visible: Tensor) -> Tensor:
-        """The class token and the visible patches after the encoder, which never sees the rest: (B, 1 + visible, D)"""
+        """Encode the class token and the visible patches, without the rest: (B, 1 + visible, D)."""
         x = self.vit.embed(images)
-        kept = torch.cat(
-            [visible.new_zeros(len(visible), 1), visible + 1], dim=1
-        )  # token 0 is the class token
-        x = x.gather(1, kept[:, :, None].expand(-1, -1, x.shape[2]))
+        class_token = visible.new_zeros(len(visible), 1)  # number 0
+        tokens = torch.cat([class_token, visible + 1], dim=1)
+        x = x.gather(1, tokens[:, :, None].expand(-1, -1, x.shape[2]))
         for block in self.vit.blocks:
             x = block(x)
         return self.vit.norm(x)
 
     def loss(self, outputs: tuple[Tensor, Tensor], images: Tensor) -> Tensor:
-        """Mean squared error of the pixels of the hidden patches, in the images' units; outputs: of `forward` for them."""
+        """Compute the mean squared error of the pixels of the hidden patches, in the images' units.
+
+        outputs: of `forward` for the images
+        """
         predicted, hidden = outputs
         patches = patchify(images, self.vit.config.patch_size)
         target = patches.gather(1, hidden.to(images.device)[:, :, None].expand_as(predicted))
@@ -85,7 +93,7 @@ class MaskedAutoencoder(nn.Module):
 
 
 class ImagesAsTargets:
-    """Batches whose labels are replaced by the images: (images, labels) -> (images, images)"""
+    """Batches whose labels are replaced by the images: (images, labels) -> (images, images)."""
 
     def __init__(self, batches: SizedBatches) -> None:
         self.batches = batches
@@ -98,12 +106,18 @@ class ImagesAsTargets:
 
 
 def pretrain(
-    autoencoder: MaskedAutoencoder, batches: SizedBatches, recipe: Recipe | None = None, device: str = "cpu",
+    autoencoder: MaskedAutoencoder,
+    batches: SizedBatches,
+    recipe: Recipe | None = None,
+    device: str = "cpu",
     report: Callable[[int, float], object] | None = None,
-) -> list[float]:  # fmt: skip
-    """Train a masked autoencoder and return the mean loss of each epoch. Labels in the batches are ignored.
+) -> list[float]:
+    """Train a masked autoencoder, and return the mean loss of each epoch.
 
-    recipe: its label smoothing is not used;  report: called with the epoch's number and its loss;  raises: as `fit`
+    batches: their labels are ignored
+    recipe : its label smoothing is not used
+    report : called with the epoch's number and its loss
+    raises : as `fit`
     """
     callbacks = []
     if report:

@@ -19,8 +19,9 @@ class Preprocess:
     interpolation: "bilinear" or "bicubic", with antialiasing
     mean, std    : one number per channel, of pixels from 0 to 1
 
-    preprocess(image): a PIL image of any mode (read as by `to_rgb`), or a tensor (C, H, W) from 0 to 1 -> (C, *crop)
-    raises: ValueError for a tensor with another number of channels
+    preprocess(image): a PIL image of any mode (read as by `to_rgb`), or a tensor (C, H, W) from 0
+                       to 1 -> (C, *crop)
+    raises           : ValueError for a tensor with another number of channels
     """
 
     resize: int | tuple[int, int]
@@ -37,19 +38,20 @@ class Preprocess:
         check_choice("interpolation", self.interpolation, ("bilinear", "bicubic"))
         if len(self.mean) != len(self.std) or not min(self.std) > 0:
             raise ValueError(
-                f"mean and std must be one number per channel, std above 0; got {self.mean} and {self.std}"
+                "mean and std must be one number per channel, std above 0; "
+                f"got {self.mean} and {self.std}"
             )
 
     @property
     def in_chans(self) -> int:
-        """C: 1 for gray, 3 for color"""
+        """C: 1 for gray, 3 for color."""
         return len(self.mean)
 
     def __call__(self, image: Image | Tensor) -> Tensor:
         return self.normalize(self.frame(image))
 
     def frame(self, image: Image | Tensor) -> Tensor:
-        """The part of an image that the model sees, before normalization: (C, *crop), from 0 to 1"""
+        """Cut out what the model sees, before normalization: (C, *crop), from 0 to 1."""
         from torchvision.transforms import InterpolationMode
         from torchvision.transforms import functional as TF
 
@@ -61,16 +63,15 @@ class Preprocess:
         else:
             image = to_rgb(image).convert("L" if self.in_chans == 1 else "RGB")
         _, *sides = TF.get_dimensions(image)
-        if isinstance(self.resize, int) and (longest := 100 * min(sides)) < max(
-            sides
-        ):  # all of it might fill the memory
+        longest = 100 * min(sides)
+        if isinstance(self.resize, int) and longest < max(sides):  # all might fill the memory
             image = TF.center_crop(image, [min(side, longest) for side in sides])
         image = TF.resize(image, self.resize, InterpolationMode(self.interpolation), antialias=True)
         image = TF.center_crop(image, self.crop)
-        return (
-            image.clamp(0, 1) if isinstance(image, Tensor) else TF.pil_to_tensor(image) / 255
-        )  # bicubic overshoots
+        if isinstance(image, Tensor):
+            return image.clamp(0, 1)  # bicubic overshoots
+        return TF.pil_to_tensor(image) / 255
 
     def normalize(self, images: Tensor) -> Tensor:
-        """Subtract the mean of each channel and divide by its std: (..., C, H, W) -> (..., C, H, W)"""
+        """Subtract each channel's mean, divide by its std: (..., C, H, W) -> (..., C, H, W)."""
         return normalize(images, self.mean, self.std)

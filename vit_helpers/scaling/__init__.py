@@ -10,5 +10,10 @@ from vit_helpers.scaling.cost import (
 )
 
 __all__ = [
-    "activations", "attention_crossover", "multiply_adds", "parameters", "training_bytes", "training_multiply_adds",
-]  # fmt: skip
+    "activations",
+    "attention_crossover",
+    "multiply_adds",
+    "parameters",
+    "training_bytes",
+    "training_multiply_adds",
+]

@@ -1,7 +1,7 @@
-"""What a ViT costs, from its config alone: parameters, multiply-adds and memory, component by component.
+"""What a ViT costs, from its config alone: parameters, multiply-adds and memory, by component.
 
-A multiply-add is one product and one sum; torch counts it as two FLOPs. Norms, softmax, GELU and additions are left out:
-they use each number a few times, the matrix products below many times.
+A multiply-add is one product and one sum; torch counts it as two FLOPs. Norms, softmax, GELU and
+additions are left out: they use each number a few times, the matrix products below many times.
 """
 
 import math
@@ -13,7 +13,7 @@ OPTIMIZER_STATES = {"adamw": 2, "sgd": 1}  # numbers that the optimizer keeps fo
 
 
 def parameters(config: ViTConfig) -> dict[str, int]:
-    """Learned parameters by component.
+    """Count the learned parameters by component.
 
     >>> sum(parameters(ViTConfig()).values())
     86567656
@@ -32,7 +32,7 @@ def parameters(config: ViTConfig) -> dict[str, int]:
 
 
 def multiply_adds(config: ViTConfig) -> dict[str, int]:
-    """Multiply-adds of one image in the forward pass, by component.
+    """Count the multiply-adds of one image in the forward pass, by component.
 
     >>> round(sum(multiply_adds(ViTConfig()).values()) / 1e9, 2)
     17.56
@@ -52,18 +52,20 @@ def multiply_adds(config: ViTConfig) -> dict[str, int]:
 
 
 def training_multiply_adds(config: ViTConfig, fused: bool = True) -> dict[str, int]:
-    """Multiply-adds of one image in training, forward and backward pass, by component.
+    """Count the multiply-adds of one image in training, forward and backward pass, by component.
 
-    The backward pass computes two products for each one of the forward pass, for the gradients of its two factors; one for
-    the projection, since the pixels need no gradient. Fused attention, which never stores its weights, computes the scores
-    once more.
+    The backward pass computes two products for each one of the forward pass, for the gradients of
+    its two factors; one for the projection, since the pixels need no gradient. Fused attention,
+    which never stores its weights, computes the scores once more.
     """
     times = {"projection": 2, "scores": 4 if fused else 3}
     return {name: times.get(name, 3) * count for name, count in multiply_adds(config).items()}
 
 
 def attention_crossover(config: ViTConfig) -> int:
-    """The number of tokens at which scores and mixing cost as much as the rest of a block: 2 T^2 D = T (4 D^2 + 2 D M).
+    """Compute at how many tokens scores and mixing cost as much as the rest of a block.
+
+    There 2 T^2 D = T (4 D^2 + 2 D M).
 
     >>> attention_crossover(ViTConfig())
     4608
@@ -72,9 +74,11 @@ def attention_crossover(config: ViTConfig) -> int:
 
 
 def activations(config: ViTConfig, fused: bool = True) -> dict[str, int]:
-    """Numbers that autograd keeps of one image for the backward pass, by component; without dropout.
+    """Count the numbers that autograd keeps of one image for the backward pass, by component.
 
     fused: attention that never stores its T x T weights. Plain attention (few tokens on a CPU) does
+
+    Dropout is left out.
     """
     D, L, T = config.embed_dim, config.depth, config.num_tokens
     return {
@@ -90,23 +94,21 @@ def activations(config: ViTConfig, fused: bool = True) -> dict[str, int]:
 def training_bytes(
     config: ViTConfig, batch: int, optimizer: str = "adamw", fused: bool = True
 ) -> dict[str, int]:
-    """Bytes of memory in float32 training: {"weights", "gradients", "optimizer", "activations"}, of a batch of images.
+    """Count the bytes of memory of float32 training with a batch of images.
 
     optimizer: "adamw" or "sgd" (with momentum); ValueError for another
+    returns  : {"weights", "gradients", "optimizer", "activations"}
     """
     check_choice("optimizer", optimizer, OPTIMIZER_STATES)
-    weights, kept = (
-        4 * sum(counts.values()) for counts in (parameters(config), activations(config, fused))
-    )
-    states = OPTIMIZER_STATES[optimizer] * weights
+    weights = 4 * sum(parameters(config).values())
     return {
         "weights": weights,
         "gradients": weights,
-        "optimizer": states,
-        "activations": batch * kept,
+        "optimizer": OPTIMIZER_STATES[optimizer] * weights,
+        "activations": batch * 4 * sum(activations(config, fused).values()),
     }
 
 
 def hidden_dim(config: ViTConfig) -> int:
-    """Hidden width of the MLP"""
+    """Compute the hidden width of the MLP."""
     return int(config.embed_dim * config.mlp_ratio)

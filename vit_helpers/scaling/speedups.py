@@ -1,4 +1,7 @@
-"""Ways to train and predict faster, or in less memory, with the same or nearly the same results: one function each."""
+"""Ways to train and predict faster, or in less memory: one function each.
+
+The results are the same, or nearly the same.
+"""
 
 import math
 import warnings
@@ -18,10 +21,13 @@ from vit_helpers.training.recipe import bf16_units
 
 
 def accumulate(model: nn.Module, images: Tensor, labels: Tensor, parts: int) -> float:
-    """Gradient accumulation: the gradient of a large batch in the memory of a small one, summed over its parts in `.grad`.
+    """Accumulate the gradient of a large batch in the memory of a small one.
 
-    Each part is weighted by its number of images, so that parts of unequal size also add up to the mean over the batch.
-    images : (B, C, H, W);  labels: (B,), or probabilities (B, K);  parts: how many, from 1 to B; else ValueError
+    It is summed in `.grad` over the batch's parts. Each part is weighted by its number of images,
+    so that parts of unequal size also add up to the mean over the batch.
+    images : (B, C, H, W)
+    labels : (B,), or probabilities (B, K)
+    parts  : how many, from 1 to B; else ValueError
     returns: the mean loss over all images, in nats; earlier gradients are discarded
     """
     if not 1 <= parts <= len(images):
@@ -39,9 +45,10 @@ def accumulate(model: nn.Module, images: Tensor, labels: Tensor, parts: int) -> 
 
 @contextmanager
 def checkpoint_blocks(model: nn.Module) -> Iterator[nn.Module]:
-    """Activation checkpointing, inside a `with`: a block keeps only its input, and runs again in the backward pass.
+    """Checkpoint activations inside a `with`.
 
-    The results are the same to the bit, dropout included, and weights keep their names; it costs a second forward pass.
+    A block keeps only its input, and runs again in the backward pass. The results are the same to
+    the bit, dropout included, and weights keep their names; it costs a second forward pass.
     raises: TypeError for a model without `blocks`, which `ViT` and timm's models have
     """
     if not hasattr(model, "blocks"):
@@ -54,19 +61,21 @@ def checkpoint_blocks(model: nn.Module) -> Iterator[nn.Module]:
 
 
 def best_precision(device: str | torch.device = "cpu") -> str:
-    """A device's fastest `Recipe.precision`: "bfloat16" if it has units for it, or "float32", without them much faster."""
+    """Choose a device's fastest `Recipe.precision`.
+
+    It is "bfloat16" if the device has units for it, else "float32", which is much faster then.
+    """
     kind = torch.device(device).type
-    cuda = (
-        kind == "cuda"
-        and torch.cuda.is_available()
-        and torch.cuda.is_bf16_supported(including_emulation=False)
-    )
-    return "bfloat16" if cuda or (kind == "cpu" and bf16_units()) else "float32"
+    has_units = kind == "cpu" and bf16_units()
+    if kind == "cuda" and torch.cuda.is_available():
+        has_units = torch.cuda.is_bf16_supported(including_emulation=False)
+    return "bfloat16" if has_units else "float32"
 
 
 def quantize(model: nn.Module) -> nn.Module:
-    """A copy with 8-bit weights and inputs in its linear layers, one scale for each layer: for inference on a CPU only.
+    """Copy a model, with 8-bit weights and inputs in its linear layers, one scale for each layer.
 
+    The copy is for inference on a CPU only.
     raises: ImportError or RuntimeError if torch, which will move this to torchao, no longer has it
     """
     with warnings.catch_warnings(action="ignore"):
@@ -76,31 +85,30 @@ def quantize(model: nn.Module) -> nn.Module:
 
 
 def saved_activation_bytes(function: Callable[[], Any], model: nn.Module) -> int:
-    """The peak memory that autograd keeps for the backward pass while function() runs, in bytes.
+    """Measure the peak memory that autograd keeps for the backward pass of function(), in bytes.
 
     The model's weights are not counted, nor what a recomputed block keeps for a moment.
     """
     weights = {p.untyped_storage().data_ptr() for p in model.parameters()}
-    alive, most = WeakIdKeyDictionary(), [0]  # tensors that autograd has not released
+    alive = WeakIdKeyDictionary()  # tensors that autograd has not released
+    totals = [0]
 
     def keep(tensor: Tensor) -> Tensor:
-        alive[held := tensor.detach()] = None
-        storages = [
-            held.untyped_storage() for held in alive
-        ]  # several tensors may share one: counted once
-        sizes = {
-            storage.data_ptr(): storage.nbytes()
-            for storage in storages
-            if storage.data_ptr() not in weights
-        }
-        most.append(sum(sizes.values()))
-        return held
+        saved = tensor.detach()
+        alive[saved] = None
+        storages = [held.untyped_storage() for held in alive]
+        sizes = {storage.data_ptr(): storage.nbytes() for storage in storages}  # shared: once
+        totals.append(sum(size for pointer, size in sizes.items() if pointer not in weights))
+        return saved
 
-    with torch.autograd.graph.saved_tensors_hooks(keep, lambda held: held):
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda saved: saved):
         function()
-    return max(most)
+    return max(totals)
 
 
 def break_even_steps(start: float, before: float, after: float) -> float:
-    """Steps until a start-up cost of `start` seconds is recovered, if a step takes `after` instead of `before` seconds."""
+    """Count the steps until a start-up cost of `start` seconds is recovered.
+
+    A step takes `after` instead of `before` seconds; infinity if that is not faster.
+    """
     return math.ceil(start / (before - after)) if after < before else math.inf

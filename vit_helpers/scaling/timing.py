@@ -1,4 +1,4 @@
-"""Timing: which machine this is, how fast it multiplies, and how to compare the speed of several things fairly."""
+"""Timing: which machine this is, how fast it multiplies, and how to compare speeds fairly."""
 
 import ctypes
 import os
@@ -16,29 +16,33 @@ Step = Callable[[], Any]
 
 
 def machine() -> str:
-    """One line: processor, CPUs, threads, and the versions that decide how fast torch is."""
+    """Describe this machine in one line.
+
+    It has processor, CPUs, threads, and the versions that decide how fast torch is.
+    """
     return (
         f"{processor()}, {os.cpu_count()} CPUs, {torch.get_num_threads()} threads, "
-        f"{torch.backends.cpu.get_cpu_capability()}; Python {platform.python_version()}, torch {torch.__version__}"
+        f"{torch.backends.cpu.get_cpu_capability()}; "
+        f"Python {platform.python_version()}, torch {torch.__version__}"
     )
 
 
 def processor() -> str:
-    """The processor's name, as it reports it."""
+    """Return the processor's name, as it reports it."""
     with suppress(OSError, StopIteration), Path("/proc/cpuinfo").open() as lines:
-        return next(
-            line.partition(":")[2].strip() for line in lines if line.startswith("model name")
-        )
+        line = next(line for line in lines if line.startswith("model name"))
+        return line.partition(":")[2].strip()
     return platform.processor() or platform.machine()
 
 
 def benchmark_interleaved(
     steps: Mapping[str, Step], rounds: int = 7, seconds: float = 0.4
 ) -> dict[str, list[float]]:
-    """Seconds of each step, one number per round; every round runs all steps, and each round starts with another one.
+    """Measure the seconds of several steps, in rounds that each run all of them.
 
-    So a machine that slows down for a while slows all of them, which `torch.utils.benchmark` does not ensure. A step is
-    repeated for about `seconds` in a round, after two warm-up calls.
+    Each round starts with another step. So a machine that slows down for a while slows all of them,
+    which `torch.utils.benchmark` does not ensure. A step is repeated for about `seconds` in a
+    round, after two warm-up calls.
     steps  : {name: function without arguments}
     returns: {name: [seconds of one call, ...]}, `rounds` numbers each; report their median
     """
@@ -56,7 +60,7 @@ def benchmark_interleaved(
 
 
 def seconds_of(step: Step, repeats: int = 1) -> float:
-    """Mean seconds of a call, including the work that it queues on a GPU."""
+    """Measure the mean seconds of a call, including the work that it queues on a GPU."""
     wait: Step = torch.cuda.synchronize if torch.cuda.is_available() else lambda: None
     wait()
     start = time.perf_counter()
@@ -69,17 +73,18 @@ def seconds_of(step: Step, repeats: int = 1) -> float:
 def matmul_peak(
     dtype: torch.dtype = torch.float32, device: str = "cpu", size: int = 1024, seconds: float = 0.3
 ) -> float:
-    """Multiply-adds per second of square matrix products: what this machine can reach at best, if their side is large."""
+    """Measure the multiply-adds per second of square matrix products.
+
+    It is what this machine can reach at best, if their side is large.
+    """
     a, b = (torch.randn(size, size, device=device).to(dtype) for _ in range(2))
     with torch.inference_mode():
-        taken = benchmark_interleaved({"product": lambda: a @ b}, rounds=3, seconds=seconds)[
-            "product"
-        ]
-    return size**3 / min(taken)
+        taken = benchmark_interleaved({"product": lambda: a @ b}, rounds=3, seconds=seconds)
+    return size**3 / min(taken["product"])
 
 
 def can_measure_memory(device: str = "cpu") -> bool:
-    """Whether peak memory can be read: on Linux for a process, from torch for a GPU."""
+    """Say whether peak memory can be read: on Linux for a process, from torch for a GPU."""
     return device.startswith("cuda") or (device == "cpu" and sys.platform == "linux")
 
 
@@ -88,27 +93,27 @@ def reset_peak_memory(device: str = "cpu") -> int:
     if device != "cpu":
         torch.cuda.reset_peak_memory_stats()
         return torch.cuda.memory_allocated()
-    getattr(ctypes.CDLL(None), "malloc_trim", int)(
-        0
-    )  # glibc keeps freed memory, and later use of it would not count
+    # glibc keeps freed memory, and later use of it would not count
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", int)
+    trim(0)
     Path("/proc/self/clear_refs").write_text("5")
     return process_memory("VmRSS")
 
 
 def peak_memory(device: str = "cpu") -> int:
-    """The most bytes in use since `reset_peak_memory`."""
+    """Return the most bytes in use since `reset_peak_memory`."""
     if device != "cpu":
         return torch.cuda.max_memory_allocated()
-    return process_memory(
-        "VmHWM"
-    )  # psutil has no peak that can be reset; getrusage's starts with the parent's peak
+    # psutil has no peak that can be reset; getrusage's starts with the parent's peak
+    return process_memory("VmHWM")
 
 
 @contextmanager
 def freed_memory_returned() -> Iterator[None]:
-    """Inside, glibc returns each freed tensor to the system at once, so that a process's peak is what was in use.
+    """Make glibc return each freed tensor to the system at once, inside a `with`.
 
-    Otherwise glibc raises its M_MMAP_THRESHOLD up to 32 MiB (man 3 mallopt), and the peak includes gaps of freed memory.
+    So a process's peak is what was in use. Otherwise glibc raises its M_MMAP_THRESHOLD up to 32 MiB
+    (man 3 mallopt), and the peak includes gaps of freed memory.
     """
     set_option = getattr(ctypes.CDLL(None), "mallopt", max)  # another libc has none, and needs none
     set_option(-3, 2**17)
@@ -117,6 +122,7 @@ def freed_memory_returned() -> Iterator[None]:
 
 
 def process_memory(kind: str) -> int:
-    """Bytes of this process according to Linux: "VmRSS" now, "VmHWM" at the peak."""
+    """Read the bytes of this process according to Linux: "VmRSS" now, "VmHWM" at the peak."""
     lines = Path("/proc/self/status").read_text().splitlines()
-    return 1024 * next(int(line.split()[1]) for line in lines if line.startswith(kind))
+    line = next(line for line in lines if line.startswith(kind))
+    return 1024 * int(line.split()[1])
