@@ -28,7 +28,7 @@ def test_every_photo_has_its_tokens_and_a_head():
         assert features.cosines(12).abs().max() < 1 + 1e-5
         attention = features.attention()
         assert attention.shape == (30 * 45, 30, 45)
-        assert attention.sum(dim=(1, 2)).max() < 1  # the rest is on the class token
+        assert attention.sum(dim=(1, 2)).max() < 1 + 1e-5  # the rest is on the class token
     assert stored.FEATURES.stat().st_size < 2_000_000
 
 
@@ -49,7 +49,14 @@ def test_the_head_looks_up(photo):
     above = [attention[row, :, :row].sum(dim=(1, 2)).mean() for row in range(stored.GRID[0])]
     below = [attention[row, :, row + 1 :].sum(dim=(1, 2)).mean() for row in range(stored.GRID[0])]
     above, below = sum(above) / len(above), sum(below) / len(below)
-    assert above > 0.6 and below < 0.2  # with equal weights, 0.48 each
+    assert above > 0.75 and below < 0.06  # with equal weights, 0.48 each
+
+
+def test_the_roof_that_looks_up_finds_sky():
+    features = stored.read_photo_features("china")
+    sky = features.similarity(9, (4, 30)) > 0.5
+    roof, storey = (features.attention()[stored.patch_number(p)] for p in (ROOF, (11, 12)))
+    assert roof[sky].sum() > 0.7 > 0.05 > storey[sky].sum() and sky.float().mean() < 0.4
 
 
 def test_filters_and_positions_are_those_of_37_times_37_patches():
@@ -99,7 +106,8 @@ def state():
 def test_the_stored_features_are_the_models(state):
     features, errors = tool.photo_features(tool.build_model(state), state, photos()["china"])
     kept = stored.read_photo_features("china")
-    assert max(errors.values()) < 0.053
+    weights = errors.pop("weights of head 5 in block 4")
+    assert max(errors.values()) < 0.053 and weights < 0.12
     for block in stored.BLOCKS:
         again = stored.from_8_bits(features, f"tokens.{block}")
         assert ((again @ again.T) - (kept.tokens[block] @ kept.tokens[block].T)).abs().max() < 0.01

@@ -128,6 +128,7 @@ def test_a_stored_figure_has_the_colors_that_were_drawn():
     fig, (left, right) = plt.subplots(ncols=2)
     tints = plt.get_cmap("RdBu")(torch.linspace(0, 1, 200).reshape(2, 100).numpy())
     left.imshow(tints)  # many colors, of which each fills little
+    left.set_yticks([])
     right.pcolormesh(torch.zeros(1, 1), cmap="gray")
     right.add_patch(plt.Rectangle((0.4, 0.4), 0.02, 0.02, color=style.CLASS_TOKEN))
     drawn = style.drawn(fig, "png")

@@ -111,6 +111,15 @@ def test_tick_labels_of_two_panels_that_touch_are_named():
     assert overflow_faults(fig) == []
 
 
+def test_tick_labels_of_one_axis_that_touch_are_named():
+    fig, (left, right) = panels()
+    right.set_axis_off()
+    left.set_xticks([0, 0.01, 1], ["first", "second", "third"])
+    assert overflow_faults(fig) == ["the tick labels 'first' and 'second' of one axis touch"]
+    left.set_xticks([0, 0.5, 1], ["first", "second", "third"])
+    assert overflow_faults(fig) == []
+
+
 def test_a_faulty_figure_warns_when_it_is_shown():
     fig = style.blank_figure(4, 2)
     fig.text(0.5, 0.5, "T" * 100)

@@ -21,7 +21,7 @@ from vit_helpers.plots.images import (
     square_key,
 )
 
-STRONG = 0.02  # the attention weight on one of 1,350 patches that is drawn darkest
+STRONG = 0.05  # the attention weight on one of 1,350 patches that is drawn darkest
 
 
 def draw_question(photo: Tensor, patch: tuple[int, int], patch_size: int = 14) -> Picture:
@@ -119,7 +119,8 @@ def draw_patch(
         frame_patch(ax, place)
     frame_patch(axes[2], place, color=style.QUERY)
     color_bar(cosines, axes[1], "cosine similarity", location="bottom")
-    color_bar(weights, axes[2], "weight", extend="max", location="bottom")
+    bar = color_bar(weights, axes[2], "weight", extend="max", location="bottom")
+    bar.set_ticks([0, STRONG / 4, STRONG])
     return Picture(
         fig,
         "A photo with a framed patch, the tokens similar to its own, and what one head attends to.",

@@ -226,7 +226,7 @@ def draw_multi_head(T: int, D: int, heads: int) -> Picture:
         arrow(ax, (9.2, center), (10.3, center))
         arrow(ax, (14.0, center), (15.1, center))
         arrow(ax, (16.6, center), (17.5, middle))
-    below = f"({T}, {D}), then $U_{{msa}}$"
+    below = f"({T}, {D})"
     draw_blank(ax, (17.7, middle - T * UNIT / 2), tokens, style.VALUE, "concatenated", below)
     return Picture(
         fig,

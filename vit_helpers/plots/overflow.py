@@ -57,16 +57,17 @@ def holds_width(area: Bbox, box: Bbox) -> bool:
 
 
 def touching_tick_labels(fig: Figure) -> Iterator[str]:
-    """Pairs of tick labels of two panels that touch."""
-    panels = [
-        [(label.get_text(), extent(label).padded(GAP / 2)) for label in tick_labels(ax)]
+    """Pairs of tick labels that touch: of one axis, or of two panels."""
+    labels = [
+        (axis, label.get_text(), extent(label).padded(GAP / 2))
         for ax in fig.axes
+        for axis in shown_axes(ax)
+        for label in axis_labels(axis)
     ]
-    for labels, others in combinations(panels, 2):
-        for text, box in labels:
-            for other, other_box in others:
-                if box.overlaps(other_box):
-                    yield f"the tick labels {text!r} and {other!r} of two panels touch"
+    for (axis, text, box), (other_axis, other, other_box) in combinations(labels, 2):
+        if (axis is other_axis or axis.axes is not other_axis.axes) and box.overlaps(other_box):
+            where = "one axis" if axis is other_axis else "two panels"
+            yield f"the tick labels {text!r} and {other!r} of {where} touch"
 
 
 def visible_texts(fig: Figure) -> list[Text]:
@@ -84,13 +85,17 @@ def visible_texts(fig: Figure) -> list[Text]:
 
 def tick_labels(ax: Axes) -> list[Text]:
     """The tick labels of a panel that are drawn: matplotlib keeps others, outside of its limits."""
+    return [label for axis in shown_axes(ax) for label in axis_labels(axis)]
+
+
+def axis_labels(axis: Axis) -> list[Text]:
+    """The tick labels of one axis that are drawn."""
     labels = []
-    for axis in shown_axes(ax):
-        low, high = sorted(axis.get_view_interval())
-        margin = 1e-6 * (high - low)
-        for tick in [*axis.get_major_ticks(), *axis.get_minor_ticks()]:
-            if low - margin <= tick.get_loc() <= high + margin:
-                labels += [text for text in (tick.label1, tick.label2) if is_drawn(text)]
+    low, high = sorted(axis.get_view_interval())
+    margin = 1e-6 * (high - low)
+    for tick in [*axis.get_major_ticks(), *axis.get_minor_ticks()]:
+        if low - margin <= tick.get_loc() <= high + margin:
+            labels += [text for text in (tick.label1, tick.label2) if is_drawn(text)]
     return labels
 
 

@@ -1,4 +1,4 @@
-"""Notebook 00: the whole model with the numbers of a real forward pass; cuts; heads."""
+"""Notebook 00: the whole model with the numbers of a real forward pass; heads."""
 
 import math
 from collections.abc import Mapping, Sequence

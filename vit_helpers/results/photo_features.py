@@ -24,7 +24,7 @@ SIZE = (420, 630)  # pixels of a photo, in which patches of 14 x 14 pixels form 
 PATCH_SIZE = 14
 GRID = (SIZE[0] // PATCH_SIZE, SIZE[1] // PATCH_SIZE)
 BLOCKS = {6: 96, 9: 96, 12: 48}  # after which tokens are stored, and with how many components
-HEAD = (7, 3)  # the block, and its head, whose queries and keys are stored; counted from 1
+HEAD = (4, 5)  # the block, and its head, whose queries and keys are stored; counted from 1
 PHOTOS = ("china", "flower", "cat")
 
 
@@ -34,7 +34,7 @@ class PhotoFeatures:
 
     tokens: after block 6, 9 and 12, without the class token, less their mean, scaled to length 1
             and projected onto their first principal components: {block: (N, components)}
-    q, k  : queries and keys of head 3 in block 7, class token first: (N + 1, d)
+    q, k  : queries and keys of head 5 in block 4, class token first: (N + 1, d)
     """
 
     tokens: dict[int, Tensor]
