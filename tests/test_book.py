@@ -308,7 +308,12 @@ def test_the_site_opens_with_the_live_page_and_leads_to_the_notebooks_and_back(s
         assert wrong == {"errors": [], "failed": [], "away": []}
 
 
-WIDGETS = {"00_start_here": "draw", "03_attention": "attend", "08_inspection": "explore"}
+WIDGETS = {
+    "00_start_here": "draw",
+    "03_attention": "attend",
+    "further/03_attention": "pick",
+    "08_inspection": "explore",
+}
 
 
 @in_browser
@@ -324,6 +329,7 @@ def test_a_widget_replaces_its_picture_and_works_without_a_kernel(site, chromium
         do_something = {
             "draw": lambda: page.get_by_role("button", name="Clear").click(),
             "attend": lambda: page.get_by_label("query of sky, component 1").fill("5"),
+            "pick": lambda: page.get_by_role("button", name="cat").click(),
             "explore": lambda: page.get_by_role("button", name="block 1, head 1").click(),
         }
         do_something[part]()

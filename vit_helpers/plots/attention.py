@@ -119,7 +119,8 @@ def draw_patch(
         frame_patch(ax, place)
     frame_patch(axes[2], place, color=style.QUERY)
     color_bar(cosines, axes[1], "cosine similarity", location="bottom")
-    color_bar(weights, axes[2], "weight", extend="max", location="bottom")
+    bar = color_bar(weights, axes[2], "weight", extend="max", location="bottom")
+    bar.set_ticks([0, STRONG / 4, STRONG])  # more of them touch each other
     return Picture(
         fig,
         "A photo with a framed patch, the tokens similar to its own, and what one head attends to.",
