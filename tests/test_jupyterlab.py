@@ -353,6 +353,13 @@ def test_attention_runs_and_its_exercise_is_marked_as_it_is_typed(lab, chromium)
         page.keyboard.press("Shift+Enter")
         expect_mark(cell, "[v] attention: one image", "[v] attention: gradients flow")
         expect(cell.locator(".jp-OutputArea")).not_to_contain_text("[x]")
+        assert not any(wrong.values()), wrong
+
+
+def test_a_further_page_runs_its_widgets_move_and_it_leads_back(lab, chromium):
+    with opened(chromium, lab.address("further/03_attention")) as (page, wrong):
+        run_all(page)
+        assert not faults(page, wrong)
         part = cell_with(page, 'Explorer("attend"').locator(".vit-part")
         said = part.get_by_role("status")
         expect(said).to_contain_text("0.665 to sky")
@@ -363,13 +370,13 @@ def test_attention_runs_and_its_exercise_is_marked_as_it_is_typed(lab, chromium)
         expect(said).to_contain_text("0.936 to sky")
         number.press("ArrowDown")  # and not the next cell of the notebook
         expect(number).to_have_value("4.5")
+        part = cell_with(page, 'Explorer("pick"').locator(".vit-part")
+        said = part.get_by_role("status")
+        expect(said).to_contain_text("Patch (6, 16): after block 9")
+        part.get_by_role("button", name="cat").click()
+        part.get_by_role("application").press("ArrowDown")
+        expect(said).to_contain_text("Patch (7, 16): after block 9")
         assert not any(wrong.values()), wrong
-
-
-def test_a_further_page_runs_and_leads_back(lab, chromium):
-    with opened(chromium, lab.address("further/03_attention")) as (page, wrong):
-        run_all(page)
-        assert not faults(page, wrong)
         page.get_by_role("link", name="Core page: self-attention").first.click()
         page.wait_for_function(
             "jupyterapp.shell.currentWidget.context.path === 'notebooks/03_attention.ipynb'"

@@ -54,7 +54,10 @@ ORDER = {  # a module, or a folder of modules, may import these of ours and no o
     "ablation": {"_files", "_validate", "ablation", "data", "training"},
     "scaling": {"_validate", "scaling", "training.recipe", "vit"},
     "plots": {"plots"},
-    "live": {"_validate", "data", "inspection", "live", "patches", "plots", "pretrained", "vit"},
+    "live": {
+        *("_validate", "data", "inspection", "live", "patches", "plots", "pretrained"),
+        *("results", "vit"),
+    },
 }
 EVERYTHING = {*ORDER, "cli", "checks"}
 

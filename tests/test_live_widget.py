@@ -7,21 +7,28 @@ import json
 import pytest
 import torch
 from browser import accessibility, browser, in_browser, page_of
+from matplotlib import colormaps
 
 from vit_helpers.data import load
 from vit_helpers.live import Explorer
 from vit_helpers.live.explorer import VIEW
 from vit_helpers.live.ink import reduce_ink
+from vit_helpers.live.page import bundle
+from vit_helpers.live.picker import tell_patch
+from vit_helpers.plots import style
+from vit_helpers.plots.attention import STRONG
 from vit_helpers.plots.attention_steps import read_example
 from vit_helpers.plots.explorer import A_THREE, draw_stroke
 from vit_helpers.pretrained import Preprocess, load_pretrained, save_weights
 from vit_helpers.pretrained.sources import OURS
+from vit_helpers.results.photo_features import PHOTOS, patch_number, read_photo_features
 from vit_helpers.vit import ViT, ViTConfig
 
 PAGE = '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>A part</title>\
 <meta name="viewport" content="width=device-width"></head>\
 <body><main><h1>A part</h1>{}</main></body></html>'
-PARTS = ("draw", "attend", "explore")
+PARTS = ("draw", "attend", "pick", "explore")
+KINDS = dict.fromkeys(PARTS, "image/png") | {"pick": "image/jpeg"}  # of the stored pictures
 
 
 # In Python
@@ -49,15 +56,15 @@ def test_without_anywidget_there_is_the_picture_with_its_alt_text(part, monkeypa
 
     monkeypatch.setattr(builtins, "__import__", without)
     data, metadata = shown(monkeypatch, part)
-    assert set(data) == {"image/png", "text/plain"}
-    assert metadata["image/png"]["alt"] == data["text/plain"] and len(data["text/plain"]) > 40
+    assert set(data) == {KINDS[part], "text/plain"}
+    assert metadata[KINDS[part]]["alt"] == data["text/plain"] and len(data["text/plain"]) > 40
 
 
 @pytest.mark.parametrize("part", PARTS)
 def test_the_picture_travels_with_the_widget(part, monkeypatch):
     pytest.importorskip("anywidget", reason="no anywidget here: the extra [live] brings it")
     data, _ = shown(monkeypatch, part)
-    assert set(data) == {"image/png", "text/plain", VIEW}
+    assert set(data) == {KINDS[part], "text/plain", VIEW}
     widget = Explorer(part).widget()
     assert widget.data == Explorer(part).data() and "export default { render }" in widget._esm
     assert "import " not in widget._esm.partition("/**")[0] and ".vit-part" in widget._css
@@ -72,6 +79,21 @@ def test_what_a_part_gets_are_the_weights_and_the_numbers_themselves():
     data = json.loads(json.dumps(Explorer("attend").data()))
     assert data["tokens"] == tokens
     assert all(torch.equal(torch.tensor(data[role]), z @ W[role]) for role in "qkv")
+
+
+def test_the_picker_gets_the_stored_bytes_of_every_photo():
+    data = json.loads(json.dumps(Explorer("pick").data()))
+    assert [photo["name"] for photo in data["photos"]] == list(PHOTOS)
+    for photo in data["photos"]:
+        features = read_photo_features(photo["name"])
+        stored = {"tokens": features.tokens[data["block"]], "q": features.q, "k": features.k}
+        for role, matrix in stored.items():
+            values = bytearray(base64.b64decode(photo[role]["values"]))
+            scale = torch.tensor(photo[role]["scale"])
+            found = torch.frombuffer(values, dtype=torch.int8).unflatten(0, (-1, len(scale)))
+            assert torch.allclose(found * scale, matrix, rtol=1e-6, atol=0)
+        assert photo["picture"].startswith("data:image/jpeg;base64,")
+    assert len(json.dumps(data)) < 2_000_000
 
 
 def test_an_unknown_part_and_missing_weights_are_errors():
@@ -89,6 +111,12 @@ def test_the_alt_texts_tell_what_torch_computes():
     probabilities = model(preprocess.normalize(pixels[None, None])).softmax(dim=1)[0]
     best = probabilities.argmax().item()
     assert f"{names[best]} gets {probabilities[best]:.0%}" in Explorer("draw").still()[1]
+    china = read_photo_features("china")
+    weights = china.attention()[patch_number((6, 16))]
+    alt = Explorer("pick").still()[1]
+    assert alt.startswith("Patch (6, 16): after block 9")
+    assert f"gives {weights[:6].sum():.0%} of its weight to the rows above" in alt
+    assert alt.endswith(f"to patch {divmod(weights.argmax().item(), 45)}.")
     images = torch.rand(2, 1, 24, 24, generator=torch.Generator().manual_seed(0))
     scattered, preprocess, _ = load_pretrained("ours:scattered")
     weights = scattered.attention_weights(preprocess.normalize(images))[-1][0, 0, 0, 1:]
@@ -273,6 +301,57 @@ def test_the_explorer_is_moved_by_keys(opened):
     page.keyboard.press("ArrowUp")
     page.keyboard.press("ArrowUp")  # nothing is above the first row
     assert "the patch in row 1, column" in said.inner_text()
+
+
+CELLS = 'canvas => Array.from(canvas.getContext("2d").getImageData(0, 0, 45, 30).data)'
+PICKED = [("china", (6, 16)), ("flower", (0, 0)), ("cat", (29, 44)), ("cat", (10, 20))]
+
+
+@in_browser
+@pytest.mark.parametrize(("photo", "patch"), PICKED)
+def test_both_maps_of_a_picked_patch_are_those_of_torch(chromium, photo, patch):
+    features = read_photo_features(photo)
+    cosines, weights = features.similarity(9, patch), features.attention()[patch_number(patch)]
+    with page_of(chromium) as (page, wrong):
+        page.goto("about:blank")
+        lab = "window.lab = (photo, n) => "
+        lab += "[similarTo, attendsTo].map((of) => of(readPhoto(photo), n));"
+        page.add_script_tag(content=f"{bundle('photo.js')}\n{lab}", type="module")
+        page.wait_for_function("typeof window.lab === 'function'")
+        data = next(one for one in Explorer("pick").data()["photos"] if one["name"] == photo)
+        found = page.evaluate("([photo, n]) => lab(photo, n)", [data, patch_number(patch)])
+        assert wrong["errors"] == []
+    for numbers, wanted in zip(found, (cosines, weights), strict=True):
+        assert torch.allclose(torch.tensor(numbers), wanted.flatten(), rtol=1e-4, atol=1e-5)
+
+
+@in_browser
+def test_a_patch_is_picked_with_the_mouse_and_with_keys(opened):
+    page = opened(Explorer("pick"))
+    said, photo = page.get_by_role("status"), page.get_by_role("application")
+    features = {name: read_photo_features(name) for name in PHOTOS}
+    assert said.inner_text() == tell_patch(features["china"], (6, 16))
+    box = photo.bounding_box()
+    photo.click(position={"x": box["width"] * 14.5 / 45, "y": box["height"] * 20.5 / 30})
+    assert said.inner_text() == tell_patch(features["china"], (20, 14))
+    for key in ("ArrowUp", "ArrowUp", "ArrowLeft", "ArrowDown", "ArrowRight", "ArrowRight"):
+        photo.press(key)
+    assert said.inner_text() == tell_patch(features["china"], (19, 15))
+    page.get_by_role("button", name="cat").click()
+    assert said.inner_text() == tell_patch(features["cat"], (19, 15))
+    cosines = features["cat"].similarity(9, (19, 15)).flatten()
+    weights = features["cat"].attention()[patch_number((19, 15))].flatten()
+    seen = [torch.tensor(page.locator(".vit-pick canvas").nth(i).evaluate(CELLS)) for i in (1, 2)]
+    similar, attends = (cells.unflatten(0, (-1, 4)) for cells in seen)
+    colors = colormaps[style.SIGNED](((cosines + 1) / 2).numpy(), bytes=True)
+    assert (similar - torch.tensor(colors.astype(int))).abs().max() <= 4  # at the edge of a color
+    opacity = 255 * 0.95 * (weights / STRONG).clamp(max=1).sqrt()
+    assert (attends[:, 3] - opacity).abs().max() <= 1
+    page.get_by_role("button", name="cat").press("ArrowLeft")
+    assert said.inner_text() == tell_patch(features["flower"], (19, 15))
+    for _ in range(12):
+        photo.press("ArrowDown")  # nothing is below the last row
+    assert said.inner_text() == tell_patch(features["flower"], (29, 15))
 
 
 @in_browser

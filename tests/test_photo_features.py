@@ -59,6 +59,19 @@ def test_the_roof_that_looks_up_finds_sky():
     assert roof[sky].sum() > 0.7 > 0.05 > storey[sky].sum() and sky.float().mean() < 0.4
 
 
+def test_one_eye_of_the_cat_finds_the_other_but_the_head_does_not():
+    """What section 7 of the further page on attention says"""
+    features, eye = stored.read_photo_features("cat"), (11, 16)
+    similarity = features.similarity(9, eye)
+    weights = features.attention().unflatten(0, stored.GRID)
+    other, between = similarity[12:15, 31:34], similarity[12:15, 22:27]
+    assert other.mean() > 0.6 and between.mean() < 0
+    assert weights[eye][12:15, 31:34].sum() < 0.01
+    for row in range(11, 30):  # down the face, as with the arrow key
+        assert weights[row, 16][:row].sum() > 0.7
+    assert features.similarity(9, (17, 16))[12:15, 22:27].mean() > 0.3  # fur to fur
+
+
 def test_filters_and_positions_are_those_of_37_times_37_patches():
     assert stored.read_filters().shape == (32, 3, 14, 14)
     cosines = stored.read_position_similarity()

@@ -212,5 +212,5 @@ def test_rows_of_a_head_say_their_tokens():
     picture = attention.draw_head_rows(right, wrong)
     left, other = picture.figure.axes
     assert [text.get_text() for text in left.texts] == [str(t) for t in right.flatten().tolist()]
-    assert other.get_title(loc="left") == "view: only tokens 0 and 1"
+    assert other.get_title(loc="left") == "wrong: only tokens 0 and 1"
     assert picture.alt.endswith("tokens 0, 1, 2, 3. Right, after a single view: tokens 0, 0, 1, 1.")

@@ -153,7 +153,7 @@ def test_a_sheet_of_images_can_be_numbered_and_mistakes_marked():
     assert [fig.axes[i].texts[0].get_text() for i in (0, 8)] == ["row 0", "row 1"]
     fig = draw_image_grid(torch.rand(3, 1, 8, 8), ["1 → 1", "9 → 5\n0.12", "2 → 2"])
     mark_wrong(fig, [False, True, False])
-    assert [ax.get_title() for ax in fig.axes[:3]] == ["1 → 1", "9 → 5 ×\n0.12", "2 → 2"]
+    assert [ax.get_title() for ax in fig.axes[:3]] == ["1 → 1", "× 9 → 5\n0.12", "2 → 2"]
     assert [len(ax.patches) for ax in fig.axes[:3]] == [0, 1, 0]
 
 
@@ -218,7 +218,10 @@ def test_the_hardest_digits_come_first_and_mistakes_are_marked():
     logits[4] = 5 * torch.eye(10)[9]  # a 4 that is taken for a 9
     logits[6] *= 0.5  # right, and not sure
     fig = pictures.draw_hardest(torch.rand(10, 1, 8, 8), logits, labels, count=2).figure
-    assert [ax.get_title().split("\n")[0] for ax in fig.axes[:2]] == ["a 4: 9 ×", "a 6: 6"]
+    assert [ax.get_title().split("\n")[0] for ax in fig.axes[:2]] == [
+        "× 4, read as 9",
+        "6, read as 6",
+    ]
 
 
 def test_the_photo_has_as_many_patches_as_the_model():

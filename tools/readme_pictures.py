@@ -8,7 +8,7 @@ from torch import Tensor
 from vit_helpers.plots import style
 from vit_helpers.plots.attention import draw_cosines, frame_patch, resize_photo
 from vit_helpers.plots.figure import Picture
-from vit_helpers.plots.images import draw_bars, draw_grid, draw_image
+from vit_helpers.plots.images import draw_bars, draw_grid, draw_image, middle_square
 
 WIDTH, HEIGHT = 4.4, 2.4  # inches
 
@@ -40,7 +40,7 @@ def draw_found(photo: Tensor, cosines: Tensor, place: tuple[int, int]) -> Pictur
     photo = resize_photo(photo)
     fig, (left, right) = style.new_figure(WIDTH, HEIGHT, ncols=2)
     frame_patch(draw_image(photo, left, "a patch of roof"), place)
-    draw_cosines(cosines, right, "what it finds", photo.shape[1:])
+    draw_cosines(cosines, right, "what is similar", photo.shape[1:])
     frame_patch(right, place)
     return Picture(fig, "A photo with a framed patch, and the tokens that are similar to its own.")
 
@@ -53,9 +53,7 @@ def draw_classified(
     photo: (3, H, W), from 0 to 1;  reduced: (3, S, S);  classes: pairs of name and probability
     """
     fig, (left, middle, right) = style.new_figure(WIDTH, HEIGHT, ncols=3)
-    side = min(photo.shape[1:])
-    start = (photo.shape[2] - side) // 2
-    draw_image(photo[:, :, start : start + side], left, "your photo")
+    draw_image(middle_square(photo), left, "your photo")
     size = (reduced.shape[1], reduced.shape[2])
     draw_grid(draw_image(reduced, middle, "it gets"), size, patch_size)
     names, probabilities = zip(*classes, strict=True)

@@ -1,4 +1,4 @@
-"""Parts of the live page in notebooks: draw a digit, change queries and keys, explore heads."""
+"""Parts of the live page in notebooks: draw, change queries, pick patches, explore heads."""
 
 import base64
 import json
@@ -15,20 +15,23 @@ from vit_helpers.data import load
 from vit_helpers.inspection import attention_map
 from vit_helpers.live.ink import reduce_ink
 from vit_helpers.live.page import bundle
+from vit_helpers.live.picker import ROOF, draw_roof, picker_data, tell_patch
 from vit_helpers.plots import attention_steps, explorer, style
 from vit_helpers.pretrained import load_pretrained
 from vit_helpers.pretrained.sources import find_file
+from vit_helpers.results.photo_features import read_photo_features
 
 STYLE = Path(__file__).with_name("widget.css")
 VIEW = "application/vnd.jupyter.widget-view+json"
-WEIGHTS = {"draw": "ours:drawn", "attend": "", "explore": "ours:scattered"}
+WEIGHTS = {"draw": "ours:drawn", "attend": "", "pick": "", "explore": "ours:scattered"}
 
 
 class Explorer:
     """A part of the live page, shown as a widget if anywidget is installed, else as a picture.
 
     part   : "draw" a digit and see how it is read; "attend", the example of notebook 03 with
-             queries and keys that can be changed; "explore" what any head attends to
+             queries and keys that can be changed; "pick" a patch of a photo and see what it is
+             similar to and attends to; "explore" what any head attends to
     weights: of the ViT that "draw" and "explore" run, "ours:NAME" or a file of `save_weights`; it
              reads square gray images
     images : (n, 1, H, W) from 0 to 1, what "explore" shows; by default the first six test images of
@@ -53,6 +56,8 @@ class Explorer:
                 "tokens": tokens,
                 **{role: (z @ W[role]).tolist() for role in "qkv"},
             }
+        if self.part == "pick":
+            return {"part": self.part, **picker_data()}
         weights = find_file(self.weights).read_bytes()
         data = {"part": self.part, "weights": base64.b64encode(weights).decode()}
         if self.images is None:
@@ -71,6 +76,8 @@ class Explorer:
                 "with all of their numbers."
             )
             return attention_steps.draw_all_steps(z @ W["q"], z @ W["k"], z @ W["v"], tokens), alt
+        if self.part == "pick":
+            return draw_roof().figure, tell_patch(read_photo_features("china"), ROOF)
         model, preprocess, names = load_pretrained(self.weights)
         if self.images is None:
             ink = explorer.draw_stroke(explorer.A_THREE)

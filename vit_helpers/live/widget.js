@@ -1,5 +1,5 @@
 /**
- * The parts of the live page that notebooks show: draw a digit, change queries and keys, explore attention.
+ * The parts of the live page that notebooks show: draw a digit, change queries and keys, pick a patch, explore attention.
  *
  * `mount(place, data)` builds one part in an element of a page; `data.part` says which. In a notebook, anywidget calls
  * `render` at the end. The book calls `mount` itself, without a kernel, because all numbers are computed here.
@@ -7,8 +7,9 @@
 import { attention, forward, makeVit } from "./vit.js";
 import { EmptyInkError, reduceInk } from "./ink.js";
 import { makePen } from "./pen.js";
+import { attendsTo, readPhoto, similarTo } from "./photo.js";
 
-const PARTS = { draw: showDraw, attend: showAttend, explore: showExplore };
+const PARTS = { draw: showDraw, attend: showAttend, pick: showPick, explore: showExplore };
 const SIDE = 280; // pixels of the canvas to draw on
 
 /** Build the part that `data.part` names inside of `place`, an empty element. */
@@ -198,6 +199,99 @@ function showAttend(place, { tokens, ...start }) {
       make("label", {}, scaled, ` divide the scores by √${d}`), make("button", { type: "button", onclick: reset }, "Reset")),
     said);
   compute();
+}
+
+// Pick: what a patch of a photo is similar to, and what it attends to
+
+/** data: as `picker_data` of picker.py describes it; a patch is (row, column), from 0 */
+function showPick(place, { photos, grid: [rows, columns], patchSize: P, block, strong, colors, patch: start }) {
+  const read = photos.map(readPhoto), said = make("p", { role: "status", className: "vit-said" });
+  const keys = "Click a patch of the photo, or move the frame with the arrow keys.";
+  const chosen = framed({ tabIndex: 0, role: "application", "aria-label": `Photo. ${keys}` });
+  const similar = framed(), attends = framed({ className: "vit-veil" });
+  let photo = 0, [row, column] = start;
+  const images = buttons(photos.length, photos.length, (i) => [photos[i].name, make("img", { alt: "", src: photos[i].picture })],
+    (i) => {
+      photo = i;
+      compute();
+    });
+
+  /** A photo, a cell for each patch over it, and over both a frame around the chosen patch */
+  function framed(properties = {}) {
+    const cells = make("canvas", { width: columns, height: rows }), frame = make("div", { className: "vit-frame" });
+    const layers = make("div", properties, make("img", { alt: "" }), cells, frame);
+    layers.classList.add("vit-photo");
+    return layers;
+  }
+
+  function move(y, x) {
+    [row, column] = [Math.min(rows - 1, Math.max(0, y)), Math.min(columns - 1, Math.max(0, x))];
+    compute();
+  }
+  chosen.onclick = chosen.onpointermove = ({ type, buttons: pressed, clientX, clientY }) => {
+    if (type === "pointermove" && !pressed) return;
+    const { left, top, width, height } = chosen.getBoundingClientRect();
+    move(Math.floor((clientY - top) / height * rows), Math.floor((clientX - left) / width * columns));
+  };
+  chosen.onkeydown = (event) => {
+    const step = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] }[event.key];
+    if (!step) return;
+    event.preventDefault();
+    move(row + step[0], column + step[1]);
+  };
+
+  function compute() {
+    const patch = row * columns + column, cosines = similarTo(read[photo], patch), weights = attendsTo(read[photo], patch);
+    drawCells(similar, cosines, (one) => [...colors[Math.max(0, Math.min(255, Math.floor(128 * (one + 1))))], 255]);
+    drawCells(attends, weights, (one) => [136, 34, 85, 255 * 0.95 * Math.sqrt(Math.min(1, one / strong))]);
+    for (const { firstChild, lastChild } of [chosen, similar, attends]) {
+      firstChild.src = photos[photo].picture;
+      const sides = { left: [column, columns], top: [row, rows], width: [1, columns], height: [1, rows] };
+      for (const [side, [patches, all]] of Object.entries(sides)) {
+        const more = side === "left" || side === "top" ? -6 : 12; // pixels of the photo, as in `frame_patch`
+        lastChild.style[side] = `${100 * (patches + more / P) / all}%`;
+      }
+    }
+    images.mark(photo);
+    said.textContent = `Patch (${row}, ${column}): after block ${block}, ${tellPatch(cosines, weights, row, column, columns)}`;
+  }
+
+  images.place.classList.add("vit-photos");
+  place.append(
+    make("p", { className: "vit-title" }, "Similar to is not the same as attends to"),
+    make("p", {}, keys),
+    images.place,
+    make("div", { className: "vit-pick" },
+      panel("the chosen patch", chosen),
+      panel("similar to", similar, scale(colors.map((color) => `rgb(${color})`), ["\u22121", 0, 1], "cosine similarity")),
+      panel("attends to (one head)", attends,
+        scale(["rgb(136 34 85 / 0)", "rgb(136 34 85 / 0.95)"], [0, strong / 4, `\u2265 ${strong}`], "weight"))),
+    said);
+  compute();
+}
+
+/** What both maps of a patch say, with numbers, as in `tell_patch` of picker.py */
+function tellPatch(cosines, weights, row, column, columns) {
+  const others = cosines.map((one, n) => (n === row * columns + column ? -1 : one)); // to itself it is 1
+  const [like, most] = [others, weights].map((numbers) => numbers.indexOf(Math.max(...numbers)));
+  const name = (n) => `patch (${Math.floor(n / columns)}, ${n % columns})`;
+  const above = weights.slice(0, row * columns).reduce((sum, one) => sum + one, 0);
+  return `its token is most similar to that of ${name(like)}, with a cosine of ${others[like].toFixed(2)}. ` +
+    `The head gives ${Math.round(100 * above)}% of its weight to the rows above, and the most to ${name(most)}.`;
+}
+
+/** A color for each of the cells of a grid: (number) => [red, green, blue, alpha], from 0 to 255 */
+function drawCells(map, numbers, color) {
+  const canvas = map.querySelector("canvas"), { width, height } = canvas;
+  canvas.getContext("2d").putImageData(new ImageData(Uint8ClampedArray.from(numbers.flatMap(color)), width, height), 0, 0);
+}
+
+/** What the colors mean: a strip from the first color to the last, three ticks, and a name */
+function scale(colors, ticks, name) {
+  const strip = make("div", { className: "vit-strip" });
+  strip.style.background = `linear-gradient(to right, ${colors})`;
+  return make("div", { className: "vit-scale" }, strip,
+    make("div", { className: "vit-ticks" }, ...ticks.map((tick) => make("span", {}, String(tick)))), name);
 }
 
 // Explore: every head of every block, for images with a known digit

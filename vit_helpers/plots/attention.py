@@ -120,7 +120,7 @@ def draw_patch(
     frame_patch(axes[2], place, color=style.QUERY)
     color_bar(cosines, axes[1], "cosine similarity", location="bottom")
     bar = color_bar(weights, axes[2], "weight", extend="max", location="bottom")
-    bar.set_ticks([0, STRONG / 4, STRONG])
+    bar.set_ticks([0, STRONG])
     return Picture(
         fig,
         "A photo with a framed patch, the tokens similar to its own, and what one head attends to.",
@@ -356,7 +356,7 @@ def draw_head_rows(right: Tensor, wrong: Tensor) -> Picture:
     """
     fig, axes = style.new_figure(7, 2.6, ncols=2)
     tokens = " and ".join(str(int(token)) for token in wrong.unique())
-    titles = ("unflatten, transpose: row t is token t", f"view: only tokens {tokens}")
+    titles = ("right: row t is token t", f"wrong: only tokens {tokens}")
     for ax, table, title in zip(axes, (right, wrong), titles, strict=True):
         draw_cells(ax, table, (-1, 14), title, "component of head 1", "row of head 1")
         for (t, c), token in enumerate_cells(table):

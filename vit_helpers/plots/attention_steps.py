@@ -50,7 +50,7 @@ def draw_projections(z: Tensor, maps: dict[str, Tensor], labels: Sequence[str]) 
     """
     T, D = z.shape
     d = maps["q"].shape[1]
-    title = "Steps 1 and 2: queries, keys and values are the tokens z times three matrices"
+    title = "Queries, keys and values are the tokens z times three matrices"
     fig, ax = new_canvas(D + T + 4.3, title)
     top = D + 3.1
     draw_table(ax, (2, top), z, style.PATCH, "tokens $z$", f"(T, D) = ({T}, {D})", labels)
@@ -92,7 +92,7 @@ def draw_scores(q: Tensor, k: Tensor, labels: Sequence[str], row: int = 0) -> Pi
     T, d = q.shape
     products = q @ k.T
     scores = products / d**0.5
-    title = "Step 3: scores, the dot product of every query with every key, divided by √d"
+    title = "Scores: the dot product of every query with every key, divided by √d"
     fig, ax = new_canvas(d + T + 5, title)
     top, width, shape = d + 3.8, 1.4, f"(T, T) = ({T}, {T})"
     above: dict[str, Any] = {"heads": labels, "width": width}
@@ -123,7 +123,7 @@ def draw_softmax(scores: Tensor, labels: Sequence[str], row: int = 0) -> Picture
     powers = scores.exp()
     sums = powers.sum(dim=-1, keepdim=True)
     weights = powers / sums
-    title = "Step 4: softmax, from scores to weights that are positive and sum to 1 in every row"
+    title = "Softmax: from scores to weights that are positive and sum to 1 in every row"
     fig, ax = new_canvas(T + 3.9, title)
     draw_table(ax, (2, top), scores, name="scores", labels=labels, heads=labels, width=width)
     arrow(ax, (6.4, top + T / 2), (7.5, top + T / 2))
@@ -151,7 +151,7 @@ def draw_weighted_sum(weights: Tensor, v: Tensor, labels: Sequence[str], query: 
     """
     T, d = v.shape
     width, scaled, output = 1.2, 5.2 + d, 8.1 + 2.2 * d
-    title = f"Step 5: the output for {query} is a weighted average of all values"
+    title = f"The output for {query} is a weighted average of all values"
     fig, ax = new_canvas(1.7 * T + 2, title)
     middle = 2.1 + 0.85 * (T - 1)
     for i, (label, weight) in enumerate(zip(labels, weights.tolist(), strict=True)):

@@ -64,13 +64,21 @@ def draw_image_grid(
     return fig
 
 
+def middle_square(photo: Tensor) -> Tensor:
+    """The largest square in the middle of a photo: (C, H, W) -> (C, S, S)"""
+    H, W = photo.shape[1:]
+    side = min(H, W)
+    top, left = (H - side) // 2, (W - side) // 2
+    return photo[:, top : top + side, left : left + side]
+
+
 def mark_wrong(fig: Figure, wrong: Sequence[bool]) -> None:
-    """Mark each misclassified image of a grid by a cross in its title, and by a thick frame."""
+    """Mark each misclassified image of a grid by a cross before its title, and by a thick frame."""
     for ax, is_wrong in zip(fig.axes, wrong, strict=False):
         if is_wrong:
             first, *rest = ax.get_title().split("\n")
             ax.set_title(
-                "\n".join([f"{first} ×", *rest]),
+                "\n".join([f"× {first}", *rest]),
                 fontsize=style.TEXT_SIZE + 1,
                 color=style.SERIES[2],
                 weight="bold",

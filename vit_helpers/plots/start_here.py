@@ -25,6 +25,7 @@ from vit_helpers.plots.images import (
     draw_image_grid,
     draw_squares,
     mark_wrong,
+    middle_square,
     square_key,
 )
 
@@ -148,10 +149,10 @@ def draw_pass(stages: Pass, patch_size: int, title: str) -> Picture:
     names = [str(k) for k in range(len(stages.probabilities))]
     best = largest(stages.probabilities)
     if best is None:
-        notes = {"tokens": "starts at 0", "blocks": "random weights", "classes": "all equal"}
+        notes = {"tokens": "starts at 0", "classes": "all equal"}
     else:
         answer = f"{names[best]} gets\n{stages.probabilities[best]:.2f}"
-        notes = {"tokens": "has learned\nnumbers", "blocks": "learned weights", "classes": answer}
+        notes = {"tokens": "has learned\nnumbers", "classes": answer}
     fig = draw_model(stages, patch_size, names, title, notes)
     return Picture(
         fig,
@@ -199,13 +200,13 @@ def draw_hardest(images: Tensor, logits: Tensor, labels: Tensor, count: int = 8)
     of_label = logits.softmax(dim=1).gather(1, labels[:, None])[:, 0]
     rows = of_label.argsort()[:count]
     answers = logits.argmax(dim=1)
-    titles = [f"a {labels[i]}: {answers[i]}\n{of_label[i]:.2f}" for i in rows]
+    titles = [f"{labels[i]} → {answers[i]}\n{of_label[i]:.2f}" for i in rows]
     wrong = [bool(answers[i] != labels[i]) for i in rows]
     fig = draw_image_grid([smooth(images[i]) for i in rows], titles)
     mark_wrong(fig, wrong)
     fig.set_figheight(fig.get_figheight() + 0.4)  # for a title above all of them
     style.title_figure(
-        fig, "The hardest digits: label, the model's answer, the label's probability"
+        fig, "The hardest digits: label → the model's answer, and the label's probability"
     )
     return Picture(
         fig,
@@ -223,14 +224,10 @@ def draw_photo(
     photo  : (3, H, W), from 0 to 1;  reduced: (3, S, S), the square in its middle
     classes: pairs of name and probability, the most probable first
     """
-    fig, (left, middle, right) = style.new_figure(9, 2.9, ncols=3, width_ratios=[1.5, 1, 1.2])
+    fig, (left, middle, right) = style.new_figure(9, 2.9, ncols=3, width_ratios=[1, 1, 1.2])
     names, probabilities = zip(*classes, strict=True)
     style.title_figure(fig, f"The most probable class is {names[0]}")
-    draw_image(photo, left, "the framed square is used").set_anchor("N")
-    H, W = photo.shape[1:]
-    side = min(H, W)
-    box = ((W - side) / 2, (H - side) / 2 + 1, side, side - 3)
-    draw_box(left, box, "white", linewidth=3)
+    draw_image(middle_square(photo), left, "the middle of the photo").set_anchor("N")
     count = (reduced.shape[1] // patch_size) ** 2
     title = f"{count} patches of {patch_size} x {patch_size}"
     size = (reduced.shape[1], reduced.shape[2])
@@ -239,7 +236,7 @@ def draw_photo(
     return Picture(
         fig,
         "A photo of a cat, the patches that the model gets, and a bar for each class.",
-        f"A photo of a cat with a frame around its middle, this square cut into {count} patches, "
+        f"The middle of a photo of a cat, this square cut into {count} patches, "
         f"and a bar for each of {len(names)} classes, of which {names[0]} has the longest.",
     )
 
