@@ -219,8 +219,8 @@ def test_the_hardest_digits_come_first_and_mistakes_are_marked():
     logits[6] *= 0.5  # right, and not sure
     fig = pictures.draw_hardest(torch.rand(10, 1, 8, 8), logits, labels, count=2).figure
     assert [ax.get_title().split("\n")[0] for ax in fig.axes[:2]] == [
-        "× 4, read as 9",
-        "6, read as 6",
+        "× 4 → 9",
+        "6 → 6",
     ]
 
 
