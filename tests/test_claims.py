@@ -36,14 +36,14 @@ def test_five_claims_each_with_its_support_seeds_effect_and_control(title):
     assert len(rows(title)) == 5
     for claim, support, *others in rows(title):
         assert claim.endswith(".") and len(others) == 3 and all(others)
-        assert re.search(r"`python -m |[Nn]otebook \d\d|`tests/|the same|stored rows", support), (
-            support
-        )
+        assert re.search(
+            r"`python -m |[Nn]otebook \d\d|further/\d\d|`tests/|the same|stored rows", support
+        ), support
 
 
 def test_commands_files_and_tests_exist():
-    for tool in re.findall(r"python -m tools\.(\w+)", TEXT):
-        assert (ROOT / "tools" / f"{tool}.py").is_file(), tool
+    for tool in re.findall(r"python -m tools\.([\w.]+\w)", TEXT):
+        assert (ROOT / "tools" / f"{tool.replace('.', '/')}.py").is_file(), tool
     assert set(re.findall(r"python -m vit_helpers (\w+)", TEXT)) <= set(COMMANDS)
     for path in re.findall(r"`((?:tests|vit_helpers|tools)/[\w/.]+\.\w+)`", TEXT):
         assert (ROOT / path).is_file(), path

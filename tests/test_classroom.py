@@ -248,10 +248,10 @@ def test_exercises_of_a_further_page_come_last_and_know_nothing_of_the_core_page
     ]
     for page in (lesson, beyond):  # both use names that only their own cells define
         first = next(cell for cell in page.cells if "exercise" in cell.metadata)
-        first.source = first.source.replace("\n\n\ndone", "\n\n\nprint(spread)\ndone")
-        page.cells.insert(2, nbformat.v4.new_code_cell(f"spread = {len(page.cells)}"))
+        first.source = first.source.replace("\n\n\ndone", "\n\n\nprint(planted)\ndone")
+        page.cells.insert(2, nbformat.v4.new_code_cell(f"planted = {len(page.cells)}"))
     text = "\n".join(cell.source for cell in assignment("03", [lesson, beyond], solutions).cells)
-    assert len(re.findall(r"^spread = \d+$", text, re.M)) == 2
+    assert len(re.findall(r"^planted = \d+$", text, re.M)) == 2
 
 
 @needs_nbgrader
@@ -517,7 +517,7 @@ def test_a_course_is_made_once_and_then_told_how_to_go_on(tmp_path, capsys):
         == 0
     )
     out = capsys.readouterr().out
-    assert f"{book(tmp_path, 'source', '03_attention')}: 5 exercises, 10 points\n" in out
+    assert f"{book(tmp_path, 'source', '03_attention')}: 5 exercises, 9 points\n" in out
     assert out.endswith(f"next, in {tmp_path}: nbgrader generate_assignment 03_attention\n")
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     assert len(before) == 3
