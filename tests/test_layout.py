@@ -577,7 +577,6 @@ def test_scores_of_maps_are_those_of_the_stored_table():
 @pytest.mark.repo
 def test_accuracies_are_those_of_the_stored_runs():
     page = (PACKAGE / "results" / "README.md").read_text(encoding="utf-8")
-    first = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
     digits = accuracies.summary(read_results("accuracies"))
     answers = list(
         right_answers(read_results("accuracy_fashion_mnist"), "baseline", "test_right").values()
@@ -586,10 +585,6 @@ def test_accuracies_are_those_of_the_stored_runs():
     measured = [(line.accuracy, line.low, line.high) for line in digits.itertuples()]
     for mean, low, high in [*measured, (fashion.difference, *fashion.interval())]:
         assert f"{mean:.4f} ({low:.4f} to {high:.4f})" in page
-    shown = digits.loc["digits", "random"]
-    assert f"{shown.accuracy:.3f} ({shown.low:.3f} to {shown.high:.3f}) on the digits" in first
-    low, high = fashion.interval()
-    assert f"{fashion.difference:.3f} ({low:.3f} to {high:.3f}) on Fashion-MNIST" in first
     assert (digits.seeds == 5).all() and len(answers) == 5
 
 

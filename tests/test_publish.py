@@ -119,8 +119,8 @@ def test_the_address_comes_wherever_it_is_needed(repository):
         assert setup == [setup_source(HOME)] and f'"git+{HOME}@{TAG}"' in setup[0]
     readme = (repository / "README.md").read_text(encoding="utf-8")
     assert f"\n```\ngit clone {HOME}\ncd a.name_2\n```\n" in readme
-    for alt, badge, link in re.findall(r"\[!\[(.*?)\]\((.*?)\)\]\((.*?)\)", readme):
-        assert alt in ("Open in Colab", "Open in Kaggle") and badge.endswith(".svg")
+    for alt, badge, link in re.findall(r"\[!\[([^\]]*)\]\(([^)]*\.svg)\)\]\((.*?)\)", readme):
+        assert alt in ("Open in Colab", "Open in Kaggle") and badge.startswith("https://")
         assert f"]({link})" in cells(notebooks(repository)[0])[0].source
 
 
