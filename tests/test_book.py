@@ -142,12 +142,12 @@ def exercises(path):
 @pytest.mark.parametrize("path", IN_ORDER, ids=page_name)
 def test_every_exercise_is_followed_by_its_solution(path, site, pages):
     page = pages[site / f"{page_name(path)}.html"]
-    assert exercises(path) >= 1 or path not in LESSONS
     if path.stem.startswith("00"):  # its answer is in the further page's own text
         text = (site / f"{page_name(path)}.html").read_text(encoding="utf-8")
         assert page.solutions == 0
         assert ("Answer to the exercise" in text) == (exercises(path) > 0)
     else:
+        assert exercises(path) >= 1 or path not in LESSONS
         assert page.solutions == exercises(path)
 
 
