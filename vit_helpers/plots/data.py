@@ -11,7 +11,7 @@ from matplotlib.patches import Rectangle
 from torch import Tensor
 
 from vit_helpers.plots import style
-from vit_helpers.plots.images import draw_box, draw_image
+from vit_helpers.plots.images import draw_box, draw_image, name_row
 
 CHANNELS = ("red", "green", "blue")
 WORDS = {"fontsize": style.TEXT_SIZE, "color": style.TEXT}
@@ -50,16 +50,7 @@ def draw_rows(
                     fontsize=style.TEXT_SIZE,
                     color=style.TEXT,
                 )
-        line[0].text(
-            -0.1,
-            0.5,
-            name,
-            transform=line[0].transAxes,
-            ha="right",
-            va="center",
-            fontsize=style.TEXT_SIZE,
-            color=style.TEXT,
-        )
+        name_row(line[0], name, 0.1, color=style.TEXT)
     return fig, axes
 
 

@@ -64,6 +64,15 @@ def draw_image_grid(
     return fig
 
 
+def name_row(ax: Axes, name: str, gap: float, **options: Any) -> None:
+    """Write the name of a row of panels to the left of its first one.
+
+    gap: between them, as a fraction of the panel's width;  options: of the text
+    """
+    where = {"transform": ax.transAxes, "ha": "right", "va": "center"}
+    ax.text(-gap, 0.5, name, fontsize=style.TEXT_SIZE, **where | options)
+
+
 def middle_square(photo: Tensor) -> Tensor:
     """The largest square in the middle of a photo: (C, H, W) -> (C, S, S)"""
     H, W = photo.shape[1:]

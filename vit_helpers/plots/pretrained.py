@@ -11,7 +11,7 @@ from torch import Tensor
 
 from vit_helpers.plots import style
 from vit_helpers.plots.canvas import arrow, write
-from vit_helpers.plots.images import color_bar
+from vit_helpers.plots.images import color_bar, name_row
 
 Look = dict[str, Any]
 FROZEN: Look = {"facecolor": style.MUTED, "edgecolor": style.LINE, "linewidth": 1}
@@ -233,15 +233,7 @@ def draw_reconstructions(
             style.hide_axes(ax).imshow(image, cmap="gray", vmin=0, vmax=1)
             if mark:
                 mark(ax, chosen, patch_size)
-        line[0].text(
-            -0.15,
-            0.5,
-            name,
-            transform=line[0].transAxes,
-            ha="right",
-            va="center",
-            fontsize=style.TEXT_SIZE,
-        )
+        name_row(line[0], name, 0.15)
     return fig
 
 

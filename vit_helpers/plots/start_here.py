@@ -26,6 +26,7 @@ from vit_helpers.plots.images import (
     draw_squares,
     mark_wrong,
     middle_square,
+    name_row,
     square_key,
 )
 
@@ -469,16 +470,7 @@ def draw_heads(
                 f"head {head + 1}, largest {of_patches.max():.2f}",
                 top=top,
             )
-        line[0].text(
-            -0.08,
-            0.5,
-            name,
-            transform=line[0].transAxes,
-            ha="right",
-            va="center",
-            fontsize=style.TEXT_SIZE,
-            weight="bold",
-        )
+        name_row(line[0], name, 0.08, weight="bold")
     fig.get_layout_engine().set(h_pad=0.1)  # inches, so that the title stands apart from the panels
     maxima = torch.stack([weights[:, 1:].amax(dim=1) for weights in rows.values()])
     change = maxima.amax(dim=0) - maxima.amin(dim=0)
