@@ -100,6 +100,37 @@ def test_published_and_undone_every_byte_is_what_it_was(repository):
     assert contents(repository) == before
 
 
+def leads(folder):
+    """Where the README's first pictures lead"""
+    readme = (folder / "README.md").read_text(encoding="utf-8")
+    return re.findall(r"\]\(images/README/[\w.]+\)\]\(([^)]*)\)", readme)
+
+
+def test_with_a_site_the_first_pictures_lead_to_its_live_page(repository):
+    before, site = contents(repository), "https://own-er.github.io/a.name_2/"
+    assert set(leads(repository)) == {
+        "notebooks/00_start_here.ipynb",
+        "notebooks/03_attention.ipynb",
+    }
+    command(repository, "publish", "own-er/a.name_2", "--site", site)
+    assert leads(repository) == [site] * 3
+    command(repository, "publish", "own-er/a.name_2")
+    assert site not in (repository / "README.md").read_text(encoding="utf-8")
+    command(repository, "publish", "own-er/a.name_2", "--site", site)
+    command(repository, "publish", "--undo")
+    assert contents(repository) == before
+
+
+@pytest.mark.parametrize(
+    "words", [["a/b", "--site", "my site"], ["--undo", "--site", "https://a.b"]]
+)
+def test_another_site_is_refused_before_anything_is_written(repository, words):
+    before = contents(repository)
+    refused = command(repository, "publish", *words)
+    assert refused.returncode and "--site" in refused.stderr
+    assert contents(repository) == before
+
+
 def test_the_address_comes_wherever_it_is_needed(repository):
     command(repository, "publish", "own-er/a.name_2")
     assert tomllib.loads((repository / "pyproject.toml").read_text(encoding="utf-8"))["project"][

@@ -3,7 +3,8 @@
 The address is kept in pyproject.toml. It also goes into the first cell and the setup cell of every
 notebook, which installs the package at the tag of this version, and between two comments of
 README.md. Nothing is sent. Another OWNER/NAME moves it all; the same one again gives a new notebook
-what the others have. Links are to the branch main.
+what the others have. Links are to the branch main. With the address of the site that `tools.book`
+builds, the README's first pictures lead to the live page there, and without it to notebooks.
 """
 
 import argparse
@@ -32,6 +33,12 @@ READERS = {  # where a notebook can be opened: by which address, and its badge
     ),
 }
 LINKS = re.compile(rf" \| \[Open in ({'|'.join(READERS)})\]\(\S+\)")
+SITE = re.compile(r"https://[A-Za-z0-9.-]+(/[A-Za-z0-9._~-]+)*/?")
+LEADS = {  # the README's first pictures, and where they lead without a site
+    "live.png": "notebooks/00_start_here.ipynb",
+    "roof.jpg": "notebooks/03_attention.ipynb",
+    "cat.png": "notebooks/00_start_here.ipynb",
+}
 FROM, TO = "<!-- publish writes from here -->\n", "<!-- to here -->\n"
 BLOCK = re.compile(f"{FROM}.*?{TO}", re.DOTALL)
 ENTRY = re.compile(r"^(?:# )?Repository = .*$", re.MULTILINE)
@@ -48,11 +55,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="take the address out again: every file becomes what it was",
     )
+    parser.add_argument(
+        "--site",
+        metavar="URL",
+        default="",
+        help="where the site of tools.book can be read: the README's first pictures lead there",
+    )
 
 
 def run(args: argparse.Namespace) -> None:
     # all of them, before the first is written
-    texts = pages("" if args.undo else address(args.repository))
+    texts = pages("" if args.undo else address(args.repository), site_of(args))
     changed = [path for path, text in texts.items() if text.encode() != path.read_bytes()]
     for path in changed:  # stopped in between, the same command again finishes the work
         path.write_bytes(texts[path].encode())
@@ -77,8 +90,27 @@ def address(repository: str) -> str:
     return GITHUB + repository
 
 
-def pages(home: str) -> dict[Path, str]:
-    """What every file that contains the address should be; "" for none."""
+def site_of(args: argparse.Namespace) -> str:
+    """The address of the site, or ""; ValueError for what is no such address."""
+    if args.site and args.undo:
+        raise ValueError("--undo takes every address out, so --site can't be given with it")
+    if args.site and not SITE.fullmatch(args.site):
+        raise ValueError(f"got --site {args.site!r}, wanted an address that begins with https://")
+    return str(args.site)
+
+
+def pictures_lead(readme: str, site: str) -> str:
+    """The README whose first pictures lead to the site, or to notebooks without one."""
+    for name, notebook in LEADS.items():
+        link = re.compile(rf"(\]\(images/README/{re.escape(name)}\)\]\()[^)]*\)")
+        readme, count = link.subn(rf"\g<1>{site or notebook})", readme)
+        if count != 1:
+            raise ValueError(f"README.md should have one linked picture {name}, not {count}")
+    return readme
+
+
+def pages(home: str, site: str = "") -> dict[Path, str]:
+    """What every file that contains an address should be; "" for none."""
     welcome, entry = "", NO_ENTRY
     if home:
         links = links_to(home, all_notebooks()[0]).items()
@@ -97,6 +129,7 @@ def pages(home: str) -> dict[Path, str]:
         if len(after) != 1:
             raise ValueError(f"{path.name} should contain {what} once, not {len(after)} times")
         texts[path] = before + new + after[0]
+    texts[README] = pictures_lead(texts[README], site)
     return texts
 
 
