@@ -187,7 +187,7 @@ def exact(exercise: ModuleExercise, answer: Function) -> None:
     sizes, shape = exercise.cases[0]
     module, x = modules.made(answer, sizes, shape, torch.float64)
     for size in (1e-3, 1.0):
-        modules.reading_of(exercise, module, size * x, sizes)
+        modules.reading_of(exercise, answer, module, size * x, sizes)
 
 
 BLOCK_MISTAKES: Mapping[str, Function] = (

@@ -56,7 +56,6 @@ NUM_PATCHES = Exercise(
         kind="one whole number",
         depends="H, W and P",
         unknown="count the rows, then the columns, then multiply",
-        in_every_case=True,
     ),
     ideas={
         "right for square, wide and tall images": [

@@ -210,7 +210,7 @@ def in_place(exercise: ModuleExercise, answer: Function) -> None:
             )
             message = SEVERAL if (moved.sum(1) > 1).any() else order
             readable(exercise, answer)
-            modules.reading_of(replace(exercise, unknown=message), module, x, (P, C, D))
+            modules.reading_of(replace(exercise, unknown=message), answer, module, x, (P, C, D))
 
 
 PATCH_EMBED_MISTAKES: dict[str, Function] = {

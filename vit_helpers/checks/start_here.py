@@ -27,7 +27,6 @@ NUM_TOKENS = Exercise(
         kind="a whole number",
         depends="both arguments",
         unknown="count the patches along one side first",
-        in_every_case=True,
     ),
     ideas={
         "right for every size, the 197 tokens of ViT-B/16 among them": [

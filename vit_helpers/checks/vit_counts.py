@@ -158,7 +158,6 @@ VIT_PARAMETERS = Exercise(
     reference=total,
     outcome=Outcome(observe=one_number),
     wording=Wording(
-        in_every_case=True,
         says=(
             "gives {got:,} for image {0}, patch {1}, C {2}, D {3}, L {4}, K {5}; "
             "it should give {right:,}: {message}"

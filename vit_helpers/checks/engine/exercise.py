@@ -1,8 +1,8 @@
 """An exercise as data: what is right, what to try, and whole wrong answers with their messages.
 
 A check compares an answer with the reference in every case, and names the wrong answer of the
-table that gives the same. The tests hand in the same table: each wrong answer must get exactly
-its own message.
+table that gives the same, if the results prove it. The tests hand in the same table: each wrong
+answer must get exactly its own message.
 """
 
 import math
@@ -25,6 +25,7 @@ from vit_helpers.checks.engine.compare import (
     same,
 )
 from vit_helpers.checks.engine.contract import RANDOM, expect_contract
+from vit_helpers.checks.engine.evidence import known_by_numbers, known_by_shape, same_shape
 from vit_helpers.checks.engine.report import (
     Function,
     Mistake,
@@ -107,7 +108,6 @@ class Wording:
     fresh  : the message about numbers that are others at every call
     model  : what a module among the arguments is called
     hints  : {part of an error: the way out}
-    in_every_case: whether a mistake is named only if it gives what the answer gives in every case
     """
 
     when: Callable[..., str] = shape_in_words
@@ -121,7 +121,6 @@ class Wording:
     fresh: str = RANDOM
     model: str = "model"
     hints: Mapping[str, str] = field(default_factory=dict)
-    in_every_case: bool = False
 
     def sentence(
         self, part: str, got: Any, right: Any, message: str, when: str, args: Arguments
@@ -168,9 +167,9 @@ class Exercise:
     ideas    : {what is right: cases, or functions of exercise and answer that raise `Mistake`};
                tried in this order. The contract is tried in the idea that holds
                `expect_contract`, or in the last
-    mistakes : {message: a whole wrong answer}; of those that give what the answer gave, the one
-               nearest to it in all cases is named. A message may hold {when}, and {0}, {1}, ...
-               for the arguments
+    mistakes : {message: a whole wrong answer}; one that gives what the answer gives is named, if
+               two tries agree and none differs (`evidence`). A message may hold {when}, and {0},
+               {1}, ... for the arguments
     """
 
     name: str
@@ -365,11 +364,8 @@ class Exercise:
         """Raise a Mistake of its own for a shape that a wrong answer of the table gives, too."""
         if not isinstance(got, Tensor) or got.shape == wanted.shape:
             return
-
-        def has_shape(other: Any) -> bool:
-            return isinstance(other, Tensor) and other.shape == got.shape
-
-        message = self.explain(answer, args, part, has_shape)
+        message = self.explain(answer, args, part, got, known_by_numbers)
+        message = message or self.explain(answer, args, part, got, known_by_shape)
         shapes = f"gives shape {tuple(got.shape)} {name}; it should give {tuple(wanted.shape)}"
         reject_if(message, f"{shapes}: {message}")
 
@@ -386,7 +382,7 @@ class Exercise:
         when: str,
     ) -> None:
         """Raise Mistake with the message for a wrong result."""
-        message = self.explain(answer, args, part, lambda other: self.like(got, other))
+        message = self.explain(answer, args, part, got, known_by_numbers)
         if not message and isinstance(got, Tensor):
             self.expect_own(answer, case, args, part, got, when)
         message = message or self.describe(answer, args, part, got, right)
@@ -394,33 +390,20 @@ class Exercise:
         raise Mistake(self.wording.sentence(part, got, right, message, when, args))
 
     def explain(
-        self, answer: Function, args: Arguments, part: str, matches: Callable[[Any], bool]
+        self, answer: Function, args: Arguments, part: str, got: Any, known: Function
     ) -> str | None:
-        """Return the message of the wrong answer that gives what the answer gave, if there is one.
+        """Return the message of the wrong answer that an answer is, if it is known to be one.
 
-        Of several, it is the one nearest to the answer in all cases.
+        known: `known_by_numbers` or `known_by_shape`
         """
+        alike = self.like if known is known_by_numbers else same_shape
         matching = {}
         for message, wrong in self.mistakes.items():
             result = self.tried(wrong, args)
-            if result is not None and matches(result[part]):
+            if result is not None and alike(got, result[part]):
                 matching[message] = wrong
-        if len(matching) > 1 or (matching and self.wording.in_every_case):
-            matching = self.nearest(answer, matching)
-        return next((message.format(*args, when="{when}") for message in matching), None)
-
-    def nearest(self, answer: Function, mistakes: Mapping[str, Function]) -> dict[str, Function]:
-        """Return those wrong answers that agree with an answer in the most cases."""
-        drawn = [case.draw() for case in self.cases()]
-        results = [self.tried(answer, args) for args in drawn]
-        scores = {}
-        for message, wrong in mistakes.items():
-            others = [self.tried(wrong, args) for args in drawn]
-            scores[message] = sum(map(self.agree, results, others))
-        best = max(scores.values())
-        if self.wording.in_every_case and best < len(drawn):
-            return {}
-        return {message: mistakes[message] for message, score in scores.items() if score == best}
+        message = known(self, answer, part, matching)
+        return message and message.format(*args, when="{when}")
 
     def describe(self, answer: Function, args: Arguments, part: str, got: Any, right: Any) -> str:
         """Return the message about a result that no mistake of the table gives."""

@@ -22,6 +22,7 @@ from vit_helpers.checks.engine.compare import (
     gradients,
     same,
 )
+from vit_helpers.checks.engine.evidence import ENOUGH
 from vit_helpers.checks.engine.report import Function, Mistake, reject_if, run_check, short
 from vit_helpers.checks.engine.traces import ask
 
@@ -218,14 +219,25 @@ def parameters(exercise: ModuleExercise, answer: Any) -> None:
         "as attributes or in an nn.ModuleList, not in a plain list",
     )
     if count != wanted:
-        structures = exercise.structures.items()
-        known = (message for message, parts in structures if sum(parts(*sizes)) == count)
-        message = next(known, exercise.advice)
+        message = known_structure(exercise, answer) or exercise.advice
         raise Mistake(
             f"has {count} parameters for D = {sizes[0]}, "
             f"but should have {exercise.count} = {wanted}: {message}"
         )
     reject_if(not any(True for _ in exercise.readings(module, *sizes)), exercise.unread)
+
+
+def known_structure(exercise: ModuleExercise, answer: Any) -> str | None:
+    """Return the message of the wrong class that has as many parameters for all sizes."""
+    counts = {}
+    for sizes, shape in exercise.cases:
+        with suppress(Exception):
+            module, _ = made(answer, sizes, shape)
+            counts[sizes] = sum(p.numel() for p in module.parameters())
+    for message, parts in exercise.structures.items():
+        if len(counts) >= ENOUGH and all(sum(parts(*sizes)) == n for sizes, n in counts.items()):
+            return message
+    return None
 
 
 def apart(exercise: ModuleExercise, answer: Any) -> None:
@@ -249,8 +261,10 @@ def apart(exercise: ModuleExercise, answer: Any) -> None:
         )
 
 
-def reading_of(exercise: ModuleExercise, module: nn.Module, x: Tensor, sizes: Sizes) -> Reading:
-    """Return the reading of the parameters under which an answer is right.
+def reading_of(
+    exercise: ModuleExercise, answer: Any, module: nn.Module, x: Tensor, sizes: Sizes
+) -> Reading:
+    """Return the reading of the parameters under which a module, built by an answer, is right.
 
     raises: Mistake when there is none
     """
@@ -260,20 +274,55 @@ def reading_of(exercise: ModuleExercise, module: nn.Module, x: Tensor, sizes: Si
         f"for sizes {sizes} the layers have the wrong widths: is a fixed number in your code?",
     )
     got = output(module, x, shape=tuple(exercise.function(x, *readings[0]).shape))
-    atol = 1e-9 if x.dtype == torch.float64 else 1e-4
-    stacked = (
-        [torch.stack(parts) for parts in zip(*readings, strict=True)] if exercise.vectorized else []
-    )
-    gives = partial(results, x, got, readings, stacked)
+    gives = giving(exercise, x, got, readings)
     for reading, right in gives(exercise.function):
-        if same(got, right, atol):
+        if agrees(got, right):
             return reading
     for message, wrong in exercise.mistakes.items():
         with suppress(RuntimeError, IndexError):  # some need other lengths
-            reject_if(any(same(got, result, atol) for _, result in gives(wrong)), message)
+            found = some_agree(got, gives(wrong))
+            reject_if(found and is_known(exercise, answer, wrong, module.training), message)
     for _, right in gives(exercise.function):
         expect_digits(got, right)
     raise Mistake(exercise.unknown)
+
+
+def agrees(got: Tensor, right: Tensor) -> bool:
+    """Tell whether what a module gave is what a function gives."""
+    return same(got, right, 1e-9 if got.dtype == torch.float64 else 1e-4)
+
+
+def some_agree(got: Tensor, results: Iterator[tuple[Reading, Tensor]]) -> bool:
+    """Tell whether a module gave one of these results."""
+    return any(agrees(got, result) for _, result in results)
+
+
+def is_known(
+    exercise: ModuleExercise, answer: Any, wrong: Callable[..., Tensor], training: bool
+) -> bool:
+    """Tell whether an answer gives what a wrong function gives: in two cases, against none."""
+    agreed = 1  # the case in which it was found
+    for sizes, shape in exercise.cases:
+        with suppress(RuntimeError, IndexError, ValueError, TypeError, Mistake):
+            module, x = made(answer, sizes, shape)
+            got = ask(module.train(training), x)
+            gives = giving(exercise, x, got, list(exercise.readings(module, *sizes)))
+            if some_agree(got, gives(exercise.function)):
+                continue
+            if not some_agree(got, gives(wrong)):
+                return False
+            agreed += 1
+    return agreed >= ENOUGH
+
+
+def giving(
+    exercise: ModuleExercise, x: Tensor, got: Tensor, readings: Sequence[Reading]
+) -> Callable[[Callable[..., Tensor]], Iterator[tuple[Reading, Tensor]]]:
+    """Return what yields the results of a function under each reading."""
+    stacked = (
+        [torch.stack(parts) for parts in zip(*readings, strict=True)] if exercise.vectorized else []
+    )
+    return partial(results, x, got, readings, stacked)
 
 
 def results(
@@ -305,17 +354,17 @@ def numbers(exercise: ModuleExercise, answer: Any) -> None:
     for training in (True, False):
         module, x = made(answer, sizes, shape)
         for images in (x, torch.randn_like(x), x):
-            reading_of(exercise, module.train(training), images, sizes)
+            reading_of(exercise, answer, module.train(training), images, sizes)
 
 
 def other_sizes(exercise: ModuleExercise, answer: Any) -> None:
     """Raise Mistake unless a module is right for all sizes, in float64 and for large numbers."""
     for sizes, shape in exercise.cases[1:]:
-        reading_of(exercise, *made(answer, sizes, shape), sizes)
+        reading_of(exercise, answer, *made(answer, sizes, shape), sizes)
     sizes, shape = exercise.cases[0]
     module, x = made(answer, sizes, shape, torch.float64)
     for size in (1, 6):
-        reading_of(exercise, module, size * x, sizes)
+        reading_of(exercise, answer, module, size * x, sizes)
 
 
 def every_gradient(exercise: ModuleExercise, answer: Any) -> None:
@@ -328,7 +377,7 @@ def every_gradient(exercise: ModuleExercise, answer: Any) -> None:
     x.requires_grad_()
     for p in module.parameters():
         p.grad = torch.ones_like(p)
-    reading = reading_of(exercise, module, x.detach(), sizes)
+    reading = reading_of(exercise, answer, module, x.detach(), sizes)
     names, sources = zip(("its input", x), *module.named_parameters(), strict=True)
     slopes, right_slopes = (
         gradients(y, list(sources)) for y in (module(x), exercise.function(x, *reading))
