@@ -48,12 +48,6 @@ def first_at_random(order, sizes):
     return [order[: sizes[0]], *rest.split(sizes[1:])]
 
 
-def last_in_order(order, sizes):
-    """The last two splits in the order in which the rows are stored."""
-    cut = sum(sizes[:-2])
-    return [*order[:cut].split(sizes[:-2]), *order[cut:].sort().values.split(sizes[-2:])]
-
-
 def by_restored(n, seed):
     state = torch.get_rng_state()
     order = torch.randperm(n, generator=torch.manual_seed(seed))
@@ -89,8 +83,7 @@ def answer(n, sizes, seed):
     parts = {{parts: list(order.split(s))}}
     return {{give: parts}}
 """, own=own, by_slices=by_slices, by_masks=by_masks,
-    first_at_random=first_at_random, last_in_order=last_in_order,
-    by_restored=by_restored, shuffled=shuffled,
+    first_at_random=first_at_random, by_restored=by_restored, shuffled=shuffled,
     random_split=random_split,
     known={})  # fmt: skip
 SPLIT_RIGHT = [
@@ -119,7 +112,6 @@ SPLIT_WRONG = SPLIT.wrong("parts", {
     "does not shuffle the rows first":
         "[r[p.argsort()] for p, r in zip(order.split(s), torch.arange(n).split(s))]",
     "rows are never in the second split": "first_at_random(order, s)",
-    "rows are never in the second split, whatever the seed": "last_in_order(order, s)",
 }) | SPLIT.wrong("give", {
     "gives a dict": "dict(enumerate(parts))", "does it end with return": "None",
     "they should be whole": "[p.float() for p in parts]",

@@ -223,7 +223,7 @@ DRAW = Exercise(
         "n rates, all between low and high": cases(
             (200, 1e-4, 1e-1, 0), (1, 1e-3, 1e-2, 3), (5, 2e-5, 4e-2, 1), (50, 0.5, 200.0, 2)
         ),
-        "every power of ten gets its share of the rates, and each half of it, too": [spread],
+        "every power of ten gets its share of the rates": [spread],
         "the same rates for the same seed, and others for another": [seeded],
         "a generator of its own: the global ones neither change the rates nor are changed": [
             own_generator(

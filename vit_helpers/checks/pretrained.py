@@ -119,6 +119,7 @@ def pictures(
     return [Case(partial(lambda size: (torch.rand(size), side, mean, std), size)) for size in sizes]
 
 
+ODD = [(3, 9, 11), (3, 8, 7), (3, 5, 12), (3, 15, 10)]  # differences from a side of 4
 CENTERS: list[Function] = [  # where a difference of sides is odd, two squares are in the middle
     middle_below,
     lambda image, side: (middle(image, side)[0], middle_below(image, side)[1]),
@@ -174,10 +175,7 @@ SEE = Exercise(
     ),
     ideas={
         "the center square of a wide and of a tall image": pictures(
-            [(3, 8, 10), (3, 8, 14), (3, 12, 6), (3, 4, 4)], 4, (0.5,) * 3, (0.5,) * 3
-        ),
-        "either of the two squares in the middle where a difference is odd": pictures(
-            [(3, 9, 11), (3, 8, 7), (3, 5, 12), (3, 15, 10)], 4, (0.5,) * 3, (0.5,) * 3
+            [(3, 8, 10), (3, 8, 14), (3, 12, 6), (3, 4, 4), *ODD], 4, (0.5,) * 3, (0.5,) * 3
         )
         + pictures([(3, 10, 8), (3, 7, 12)], 5, (0.5,) * 3, (0.5,) * 3),
         "each channel by its mean and standard deviation": pictures([(3, 10, 6)], 6, *COLORS)
