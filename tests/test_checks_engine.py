@@ -6,6 +6,7 @@ import itertools
 import pkgutil
 import random
 import re
+import warnings
 
 import check_cases
 import numpy as np
@@ -79,6 +80,18 @@ TABLE = [(name, message) for name in OWN for message in wrong_answers(name)]
 def test_each_wrong_answer_of_a_table_gets_its_own_message(name, message, capsys):
     line = last_line(EXERCISES[name], wrong_answers(name)[message], capsys)
     assert re.search(pattern(message) + "$", line), line
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_no_wrong_answer_of_a_table_warns(name):
+    """The warning would stand above the message, and tell a reader of our own code."""
+    exercise = FUNCTIONS[name]
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for wrong in exercise.mistakes.values():
+            for case in (exercise.cases()[0], exercise.cases()[-1]):
+                exercise.tried(wrong, case.draw())
+    assert not caught, caught[0].message
 
 
 # 2. What people write

@@ -28,13 +28,19 @@ def by_python(count, lowest, highest, start):
     return [math.exp(dice.uniform(math.log(lowest), math.log(highest))) for _ in range(count)]
 
 
+def zigzag(x):
+    """Exponents whose decades have their shares, and lower and upper halves are crowded in turn."""
+    decade, rest = x.floor(), x - x.floor()
+    return decade + (rest**2).where(decade % 2 == 0, 1 - rest**2)
+
+
 DRAW = Program("""
 def answer(n, low, high, seed):
     own = torch.Generator().manual_seed(seed)
     u = {{draw: torch.rand(n, generator=own, dtype=torch.float64)}}
     x = math.log10(low) + math.log10(high / low) * u
     return {{rates: 10**x}}
-""")
+""", zigzag=zigzag)  # fmt: skip
 DRAW_WRONG = DRAW.wrong("rates", {
     "n rates in a list or tensor":
         ["(10**x)[0].item()", "'rates'"],
@@ -43,9 +49,13 @@ DRAW_WRONG = DRAW.wrong("rates", {
     "that is the exponent": ["x", "x * math.log(10)"],
     "the logarithm and the power have different bases":
         ["torch.exp(x)", "10 ** (x * math.log(10))"],
-    "is it the logarithm of 0": "low / (0 * u)", "which is above 0.1": "high * (high / low) ** u",
+    "a rate is a finite number": "low / (0 * u)", "which is above 0.1": "high * (high / low) ** u",
     "which is below 0.0001": "low * (low / high) ** u",
     "uniform, not log-uniform": "low + (high - low) * u",
+    "each should contain a quarter, as": "low + (high - low) * u**0.25",
+    "% of the rates are above the middle exponent":
+        "(10 ** x.floor() * (1 + 9 * u.roll(1))).clamp(low, high)",
+    "the eight halves of the powers of ten contain": "(10 ** zigzag(x)).clamp(low, high)",
     "crowded at the low end": "1 / (1 / low + (1 / high - 1 / low) * u)",
     "real exponents instead of whole ones": "(10 ** x.floor()).clamp(min=low)",
 }) | DRAW.wrong("draw", {
@@ -54,6 +64,11 @@ DRAW_WRONG = DRAW.wrong("rates", {
     "each should contain a quarter": "torch.rand(n, generator=own) ** 2",
     "no rate comes near 1e-05": "0.03 + 0.97 * torch.rand(n, generator=own)",
     "the same rates for every seed": "torch.rand(n, generator=torch.Generator())",
+    "seed 0, but not with seed 3":
+        "torch.rand(n, generator=own.manual_seed(seed or torch.seed() % 1000))",
+    "for the seeds 0 and 1": "torch.rand(n, generator=own.manual_seed(seed or 1))",
+    "for the seeds 2147483647 and 2147483646":
+        "torch.rand(n, generator=own.manual_seed(min(seed, 1000)))",
     "when called again":
         ["torch.rand(n)", "torch.rand(n, generator=own.manual_seed(torch.seed() % 1000))"],
     "uses torch's global generator": "torch.manual_seed(seed) and torch.rand(n)",
@@ -83,11 +98,13 @@ def scaled_by_ifs(rate, old, new, way):
 SCALE_WRONG = SCALE.wrong("give", {
     "it should give a number": "f'{lr}!'", "upside down": "lr / ratio**power",
     "what the other rule gives":
-        ["lr * ratio ** (0.5 / power)", "lr * ratio", "lr * math.sqrt(ratio)"],
+        "lr * ratio ** (0.5 / power)",
+    "that is what the linear rule gives": "lr * ratio",
+    "that is what the square-root rule gives": "lr * math.sqrt(ratio)",
     "only the factor":
         "ratio**power",
     "nothing was scaled": "lr", "takes the square root of lr too": "(lr * ratio) ** power",
-    "the ratio is squared": "lr * ratio if power == 1 else lr * ratio * ratio",
+    "the ratio is squared": "lr * ratio * ratio",
     "rounds down to whole numbers": "lr * (new // batch) ** power",
     "divide by the old one": "lr * new**power",
     "multiply by the new one": "lr / batch**power",
@@ -148,11 +165,13 @@ ONE_WRONG = ONE.wrong("give", {
     "changes 2 things at once":
         ["run = run | {name: value}; runs.append(run)", "run[name] = value; runs.append(run)"],
     "changes the baseline": "baseline[name] = value; runs.append(dict(baseline))",
-    "only the last value kept":
+    "{'dropout': 0.0} is missing, and so are all others in which a value becomes 0":
+        "value and runs.append(baseline | {name: value})",
+    "} is missing":
         "runs = [r for r in runs if r.get(name) == baseline[name]] + [baseline | {name: value}]",
 }) | ONE.wrong("wanted", {
     "leave out values that the baseline already has": ["True", "value is not baseline.get(name)"],
-    "0 treated as no value": "value and value != baseline.get(name)",
+    "is 0 taken for no value": "value and value != baseline.get(name)",
 }) | {
     "gives the baseline itself as a run": ONE(first="[baseline]"),
     "changes 2 things at once (lr, depth), so you cannot tell": grid,
@@ -228,10 +247,14 @@ COMPARE_WRONG = COMPARE.wrong("mean", {
 }) | COMPARE.wrong("larger", {
     "gives 'yes'": "'yes'",
     "gives 2.5 as the third result": "2.5", "compare abs(difference)": "mean > 2 * error",
-    "twice the error, not once": ["abs(mean) > error", "True"],
-    "not the standard deviation": "abs(mean) > 4 * error",
-    "is the comparison reversed":
-        ["abs(mean) < 2 * error", "False"],
+    "twice the error, not once": "np.square(mean) > error**2",
+    "counts as larger: larger means that": "True",
+    "not 1.96 times": "abs(mean) / 1.96 > error if error else mean != 0",
+    "not three times": "abs(mean) > np.multiply(error, 3)",
+    "not the standard deviation": "abs(mean) > 2 * d.std(ddof=1)",
+    "counts as not larger: larger means that":
+        ["abs(mean) > {2: 12.71, 3: 4.30, 4: 3.18, 5: 2.78, 6: 2.57}[n] * error", "False"],
+    "the comparison is reversed": "2 * error > abs(mean)",
     "nothing differs here: use >, not >=": "abs(mean) >= 2 * error",
     "if all seeds gain the same": "error and abs(mean) > 2 * error",
 }) | {
@@ -244,6 +267,14 @@ COMPARE_WRONG = COMPARE.wrong("mean", {
 
 # pick
 
+
+def running(accuracies):
+    mean = accuracies[0]
+    for accuracy in accuracies[1:]:
+        mean = 0.5 * mean + 0.5 * accuracy
+    return mean
+
+
 PICK = Program("""
 def answer(rows):
     runs = {}
@@ -251,7 +282,14 @@ def answer(rows):
         runs[row["change"]] = runs.get(row["change"], []) + [row[{{key: "val_accuracy"}}]]
     best = max(runs, key=lambda name: {{score: np.mean(runs[name])}})
     return {{give: best}}
-""")
+""", running=running)  # fmt: skip
+
+
+def picked_by_numpy(rows):
+    names = np.array([row["change"] for row in rows])
+    values = np.array([row["val_accuracy"] for row in rows])
+    changes = np.unique(names)
+    return changes[np.argmax([values[names == change].mean() for change in changes])]
 
 
 def picked_by_loop(rows):
@@ -270,6 +308,12 @@ def picked_by_groups(rows, order=lambda row: row["change"]):
     return sorted(means, key=means.get)[-1]
 
 
+def picked_by_table(rows):
+    """Every run of a change replaces the one before it."""
+    table = {row["change"]: row["val_accuracy"] for row in rows}
+    return max(table, key=table.get)
+
+
 SEEN = []
 PICK_WRONG = PICK.wrong("score", {
     "best single run, by luck": "max(runs[name])",
@@ -277,18 +321,23 @@ PICK_WRONG = PICK.wrong("score", {
     "Divide by their number": "np.sum(runs[name])", "max, not min": "-np.mean(runs[name])",
     "its median is the best": "np.median(runs[name])", "its first run is the best": "runs[name][0]",
     "its last run is the best": "runs[name].pop()",
+    "its running mean": "running(runs[name])",
+    "its mean of val_accuracy": "np.mean(sorted(runs[name])[-2:])",
 }) | PICK.wrong("give", {
     "is in the first row": "next(iter(runs))",
     "gives a whole row": "rows[0]", "not its accuracy": "max(runs[best])",
-    "the name of a change": "[best]", "not a change of these rows": ["'baseline'", "'right'"],
-    "does each row count toward its own change?": "'first' if rows[0]['seed'] else best",
+    "the name of a change": "[best]",
+    "not a change of these rows": ["'baseline'", "'right'", "np.str_('right')"],
+    "over the seeds is not the largest": "'first' if rows[0]['seed'] else best",
 }) | {
     "still the planted mistake":
         lambda rows: max(rows, key=lambda row: row["test_accuracy"])["change"],
     "the test split is for the end": PICK(key='"test_accuracy"'),
-    "only that one kept": lambda rows: picked_by_groups(rows, order=lambda row: row["seed"]),
+    "only that one kept": [picked_by_table, PICK(score="runs[name][-1:]")],
+    "picks 'lucky at last'":
+        lambda rows: picked_by_groups(rows, order=lambda row: row["seed"]),
+    "which is not a change of these rows": lambda rows: SEEN.extend(rows) or PICK()(SEEN),
     "changes the rows": PICK(rows="rows.sort(key=str) or rows"),
-    "kept from an earlier call": lambda rows: SEEN.extend(rows) or PICK()(SEEN),
 }  # fmt: skip
 
 # halving
@@ -332,18 +381,19 @@ def by_pairs(candidates, score, epochs):
 
 
 HALVING_WRONG = HALVING.wrong("keep", {
-    "never ends": ["len(left)", "len(left) // 2 + 1"], "more than half": "max(1, len(left) - 1)",
-    "are trained for 2 epochs; it should be 3. Half of an odd number is rounded up":
+    "never ends": ["len(left)", "len(left) // 2 + 1"],
+    "it should be 4. The better half": "max(1, len(left) - 1)",
+    "are trained for 2 epochs; it should be 3. The better half goes on":
         "len(left) // 2",
 }) | HALVING.wrong("start", {
-    "the epochs of the first round are 4":
+    "Double them after a round, not before":
         "left, epochs = candidates, 2 * epochs",
-    "the epochs of the first round are 1": "left, epochs = candidates, 1",
+    "the epochs of the first round are 1; they should be 2": "left, epochs = candidates, 1",
     "tries 7 of 8 candidates": "left = candidates[1:]",
     "takes a candidate": "left = list(range(len(candidates)))",
     "score each candidate once per round":
         "left = candidates; [score(candidate, epochs) for candidate in candidates]",
-    "Are the epochs doubled":
+    "The epochs double after every round":
         "left = [max(candidates, key=lambda candidate: score(candidate, epochs))]",
 }) | HALVING.wrong("give", {
     "does it end with return": "None",
@@ -369,7 +419,7 @@ RIGHT = {
     "scale_rate": [SCALE(), scaled_by_ifs, SCALE(give="np.float64(lr * ratio**power)")],
     "one_at_a_time": [ONE(), one_as_generator, ONE(give="(runs[0], *runs[:0:-1])")],
     "compare": [COMPARE(), by_tensors, in_float32, by_hand],
-    "pick": [PICK(), picked_by_loop, picked_by_groups],
+    "pick": [PICK(), picked_by_numpy, picked_by_loop, picked_by_groups],
     "halving": [HALVING(), by_recursion],
 }  # fmt: skip
 WRONG = {

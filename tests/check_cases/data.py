@@ -42,6 +42,12 @@ def by_masks(order, sizes):
     return [(of_row == i).nonzero()[:, 0] for i in range(len(sizes))]
 
 
+def first_at_random(order, sizes):
+    """The first split at random, the others in the order in which the rows are stored."""
+    rest = order[sizes[0] :].sort().values
+    return [order[: sizes[0]], *rest.split(sizes[1:])]
+
+
 def by_restored(n, seed):
     state = torch.get_rng_state()
     order = torch.randperm(n, generator=torch.manual_seed(seed))
@@ -76,7 +82,8 @@ def answer(n, sizes, seed):
     order = torch.as_tensor({{order: torch.randperm(n, generator=g)}})
     parts = {{parts: list(order.split(s))}}
     return {{give: parts}}
-""", own=own, by_slices=by_slices, by_masks=by_masks, by_restored=by_restored, shuffled=shuffled,
+""", own=own, by_slices=by_slices, by_masks=by_masks,
+    first_at_random=first_at_random, by_restored=by_restored, shuffled=shuffled,
     random_split=random_split,
     known={})  # fmt: skip
 SPLIT_RIGHT = [
@@ -104,6 +111,7 @@ SPLIT_WRONG = SPLIT.wrong("parts", {
         "[torch.randperm(n, generator=own(seed + i))[:size] for i, size in enumerate(s)]",
     "does not shuffle the rows first":
         "[r[p.argsort()] for p, r in zip(order.split(s), torch.arange(n).split(s))]",
+    "rows are never in the second split": "first_at_random(order, s)",
 }) | SPLIT.wrong("give", {
     "gives a dict": "dict(enumerate(parts))", "does it end with return": "None",
     "they should be whole": "[p.float() for p in parts]",
@@ -139,6 +147,9 @@ SPLIT_WRONG = SPLIT.wrong("parts", {
 }) | SPLIT.wrong("seed", {
     "gives different splits when called again with the same seed":
         "seed + torch.initial_seed() % 1000",
+    "seed 0, but not with seed 3": "seed or torch.initial_seed() % 1000",
+    "for the seeds 0 and 1": "seed or 1",
+    "for the seeds 2147483647 and 2147483646": "min(seed, 1000)",
     "gives 2 different divisions": "seed % 2", "gives 50 different divisions": "seed // 2",
 }) | SPLIT.wrong("otherwise", {
     "which sum to 9; raise ValueError": "sizes = [*sizes[:-1], n - sum(sizes[:-1])]",
@@ -430,6 +441,8 @@ INTO_CORNER = (
     "left, top = (n.minimum(side - long).clamp(min=0) for n, long, side in ((left, "
     "width, W), (top, height, H)))"
 )
+# whole numbers, whose quotient torch makes float32
+COLUMNS, ROWS = "((left + width).clamp(max=W) - left)", "((top + height).clamp(max=H) - top)"
 CUTMIX_RIGHT = [
     cutmix,
     CUTMIX(),
@@ -437,6 +450,7 @@ CUTMIX_RIGHT = [
     one_by_one,
     CUTMIX(images="x * ~m + q * m", partner="x.index_select(0, p)"),
     CUTMIX(labels="torch.lerp(y[p], y, t).double()"),
+    CUTMIX(area=f"({COLUMNS} * {ROWS} / (H * W))[:, 0, 0].to(x.dtype)"),
 ]
 CUTMIX_WRONG = CUTMIX.wrong("give", BOTH) | CUTMIX.wrong("labels", LABELS)
 CUTMIX_WRONG |= CUTMIX.wrong("images", {
@@ -481,6 +495,8 @@ CUTMIX_WRONG |= CUTMIX.wrong("images", {
     "a pixel too large": "width, height = width + 1, height + 1",
     "a pixel too small": "left, top, width, height = left + 1, top + 1, width - 1, height - 1",
 }) | CUTMIX.wrong("area", {
+    "labels for boxes over the edge of 5 x 7 pixels: row":
+        "(width.minimum(W - left) * height.clamp(max=H) / (W * H))[:, 0, 0]",
     "[x] cutmix: labels for": "((width + height) / (W + H))[:, 0, 0]",
     "at most 1, but": "(width * height / (W * H)).clamp(max=1)[:, 0, 0]",
     "boxes over the edge: the labels follow width x height, but only":

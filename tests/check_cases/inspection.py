@@ -5,6 +5,7 @@ Right ones are as people write them, wrong ones are programs with a part exchang
 
 import math
 
+import numpy as np
 import torch
 
 from check_cases import Program
@@ -71,9 +72,17 @@ def answer(w, grid, P):
 
 
 def along_a_line(w, grid, P):
-    """The class token and the patches in one row."""
+    """The class token and the patches in one row, each token a patch further."""
     places = P * torch.arange(w.shape[-1]).float()[:, None]
     return (w * torch.cdist(places, places)).sum(-1).mean(-1)
+
+
+def beside_the_patches(w, grid, P):
+    """The class token at distance 0 from all."""
+    rows, cols = np.indices(grid).reshape(2, -1)
+    far = np.zeros(w.shape[1:])
+    far[1:, 1:] = P * np.hypot(rows[:, None] - rows, cols[:, None] - cols)
+    return torch.stack([(head * torch.from_numpy(far).float()).sum(1).mean() for head in w])
 
 
 def distance_by_loop(weights, grid, patch_size):
@@ -104,6 +113,7 @@ DISTANCE_WRONG = DISTANCE.wrong("far", {
     "sums over the queries": "(w * far).flatten(1).sum(1)",
     "does not weight by attention": "far.mean() * torch.ones(len(w))",
     "farthest": "w.new_full((len(w),), P * math.hypot(rows - 1, cols - 1))",
+    "one query too many": "(w * far).sum(-1).sum(-1) / (1 + rows * cols)",
     "average over the queries": "(w * far).flatten(1).mean(1)",
     "one number for each head": "(w * far).sum(2)",
     "it should give a tensor": "(w * far).mean().item()",
@@ -111,7 +121,8 @@ DISTANCE_WRONG = DISTANCE.wrong("far", {
 }) | {
     "measures in patches instead of pixels":
         DISTANCE(side="1"), "numbers the patches column by column": DISTANCE(grid="grid[::-1]"),
-    "it has none": along_a_line,
+    "it has none": beside_the_patches,
+    "; it should give": along_a_line,
     "was the first one kept?":
         lambda w, g, P, kept={}: kept.setdefault(w.shape, DISTANCE()(w, g, P)),
 }  # fmt: skip

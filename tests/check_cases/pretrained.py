@@ -88,6 +88,10 @@ SEE_WRONG = SEE.wrong("give", {
     "upper left corner": "0, 0", "lower right corner": "H - side, W - side",
     "computes the left edge from the height and the top edge from the width":
         "(W - side) // 2, (H - side) // 2",
+    "for an image (3, 9, 11) and a side of 4: the numbers are not those": [
+        "(H - side) // 2 - (H - side) % 2, (W - side) // 2",
+        "(H - side) // 2, (W - side + 1) // 2 + (W - side) % 2",
+    ],
 })  # fmt: skip
 
 # probe
@@ -132,10 +136,12 @@ PROBE_WRONG = PROBE.wrong("learns", {
     "head alone": "new.head",
     "it should give a model": "'model'", "another kind of model": "nn.Sequential(new)",
 }) | {
-    "head of random numbers": PROBE(head="nn.Linear(64, K)"),
-    "head's bias": PROBE(after="nn.init.normal_(new.head.bias)"),
+    "a head that is not zero": PROBE(head="nn.Linear(64, K)"),
+    "a head whose bias is not zero": PROBE(after="nn.init.ones_(new.head.bias)"),
+    "bias is not zero": PROBE(after="nn.init.normal_(new.head.bias)"),
     "gives different features from before":
-        PROBE(new="new = ViT(replace(model.config, num_classes=K))"),
+        [PROBE(new="new = ViT(replace(model.config, num_classes=K))"),
+            PROBE(after="new.norm = nn.Identity()")],
     "still has the 10 classes": old_head,
 }  # fmt: skip
 
@@ -237,6 +243,14 @@ RIGHT = {
     "see": [
         SEE(),
         SEE(give="TF.normalize(TF.center_crop(image, side), mean, std)"),
+        *(
+            SEE(corner=corner)
+            for corner in (
+                "-(-(H - side) // 2), -(-(W - side) // 2)",
+                "H // 2 - side // 2, W // 2 - side // 2",
+                "round((H - side) / 2), (W - side) // 2",
+            )
+        ),
         SEE(give="torch.stack([(x - m) / s for x, m, s in zip(x, mean, std)])"),
     ],
     "probe": PROBE_RIGHT,

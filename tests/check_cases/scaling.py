@@ -93,11 +93,13 @@ BLOCK_WRONG = BLOCK.wrong("MLP", {
 }) | BLOCK.wrong("scores", {
     "T is missing once": "T * D",
     "T and D are swapped": "T * D**2", "that is the number of pairs": "T**2",
-    "softmax": "T * T * (D + 3)", "number of heads changes nothing": "12 * T * T * D",
+    "softmax": "T * T * (D + 3)", "12 heads of width D / 12 cost as much": "12 * T * T * D",
+    "it should give 29,805,312: count matrix products": "3 * T * T * D",
     "both directions": "T * (T + 1) // 2 * D",
 }) | BLOCK.wrong("mixing", {
     "T is missing once:": "T * D",
-    "T and D are swapped:": "T * D**2", "the number of heads changes nothing": "T * T * 64",
+    "T and D are swapped:": "T * D**2", "but all together T * T * D": "T * T * (D // 12)",
+    "count matrix products: (rows": "T * T * 64",
     "every pair counts in both directions": "T * T * D / 2",
 }) | BLOCK.wrong("give", {
     "it should give a dictionary": ["sum(parts.values())", "list(parts.values())", "parts.items()"],
@@ -106,8 +108,11 @@ BLOCK_WRONG = BLOCK.wrong("MLP", {
     "lacks scores, mixing, output, MLP": "{'qkv': parts['qkv']}",
     "'total', which is none of the five": "parts | {'total': 1}",
 }) | {
-    "FLOPs": BLOCK(scores="2 * T * T * D", mixing="0"), "TypeError": lambda T, D: {},
-    "fixed in your code": [lambda T, D, M: BLOCK()(197, D, M), lambda T, D, M: BLOCK()(T, 768, M)],
+    "FLOPs": BLOCK(scores="2 * T * T * D"), "TypeError": lambda T, D: {},
+    "right for 197, as in the first case: is it fixed in your code":
+        lambda T, D, M: BLOCK()(197, D, M),
+    "right for 768, as in the first case": lambda T, D, M: BLOCK()(T, 768, M),
+    "what is different in this one": BLOCK(MLP="(2 + (T == 50)) * T * D * M"),
 }  # fmt: skip
 
 # times_more
@@ -173,7 +178,9 @@ TIMES_WRONG = TIMES.wrong("give", {
     "Multiply each side": TIMES(size="f * c.image_size"),
     "the class token is left out":
         lambda c, f: TIMES()(replace(c, class_token=False, pool="avg"), f),
-    "fixed in your code": [lambda c, f: TIMES()(c, 2), lambda c, f: TIMES()(ViTConfig(), f)],
+    "right for 2, as in the first case: is it fixed in your code": lambda c, f: TIMES()(c, 2),
+    "224 x 224 pixels in patches of 16, as in the first case": lambda c, f: TIMES()(ViTConfig(), f),
+    "what is different in this one": lambda c, f: TIMES()(c, f) * (1 if f == 2 else 1.1),
 }  # fmt: skip
 
 # accumulate
@@ -268,15 +275,15 @@ ACCUMULATE_RIGHT = [
 ]  # fmt: skip
 ACCUMULATE_WRONG = ACCUMULATE.wrong("weight", {
     "the gradient is about 4 times too large": "1",
-    "0.333 times what it should be": "1 / len(labels)",
+    "0.333 times what it should be (for 12": "1 / len(labels)",
     "weights all parts equally": ["1 / parts", "1 / len(pieces)"],
     "1.33 times what it should be": "1 / len(y)", "12 times what it should be": "len(y)",
     "0.75 times": "(1 / parts if len(labels) == 9 else len(y) / len(labels))",
 }) | ACCUMULATE.wrong("pieces", {
     "only the first part is in .grad": "[pieces[0]]",
-    "the last part is missing":
+    "the last part is missing in .grad (":
         ["pieces[:-1] or pieces", "[piece for piece in pieces if len(piece[1]) > 1]"],
-    "does each part use its own labels": "[(x, y) for (x, _), (_, y) in zip(pieces, pieces[::-1])]",
+    "the gradient in .grad is off by": "[(x, y) for (x, _), (_, y) in zip(pieces, pieces[::-1])]",
 }) | ACCUMULATE.wrong("before", {
     "an earlier batch's gradient is still in .grad": "pass",
     "each image once is enough. Keep the loss of that pass":
@@ -299,18 +306,22 @@ ACCUMULATE_WRONG = ACCUMULATE.wrong("weight", {
     "that weights all parts equally": "sum(means) / parts", "sum over images": "means @ n",
     "divided twice":
         "means @ n / sum(n) / parts",
-    "each part's mean loss should count as often as it has images": "math.prod(means)",
+    "it should be the mean over all images": "math.prod(means)",
     "gives nothing back": "None", "it should give the mean loss": ["'done'", "losses"],
     "comes back with its graph": "sum(losses)",
 }) | {
     "adds up the means of": ACCUMULATE(before="pass", weight="1"),
     "changes the weights for": ACCUMULATE(backward=f"losses[-1].backward(); {STEP}"),
+    "call it for every part": ACCUMULATE(backward="pass", after="losses[-1].backward()"),
+    "times what it should be (": ACCUMULATE(
+        after="torch.nn.utils.clip_grad_norm_(model.parameters(), 0.1)"
+    ),
     "only the last part is in .grad":
         [ACCUMULATE(zero="model.zero_grad()", weight=weight) for weight in ("1", "len(y) / 12")],
     "the last part is missing in .grad": ACCUMULATE(pieces="pieces[:-1] or pieces", weight="1"),
     "memory holds all parts": ACCUMULATE(backward="pass", after="sum(losses).backward()"),
     "without retain_graph": ACCUMULATE(backward="losses[-1].backward(retain_graph=True)"),
-    "own labels":
+    "the gradient in .grad is off":
         ACCUMULATE(
             backward="losses[-1] = F.cross_entropy(model(x), labels[: len(x)]) / parts; "
             "losses[-1].backward()",
@@ -459,23 +470,28 @@ BATCH_WRONG = BATCH.wrong("room", {
     "bytes already": "g * 2**28",
 }) | BATCH.wrong("count", {
     "it should give 206: subtract": "8 * math.floor(1 / 8 * room / needs['activations']) or",
-    "one too many": ["math.ceil", "round"], "it should give a whole number of images": "float",
+    "one too many: is it rounded up": "(lambda x: -math.floor(-x))",
+    "rounded to the nearest number": "(lambda x: math.floor(x + 0.5))",
+    "it should give a whole number of images": "float",
 }) | BATCH.wrong("give", {
     "it should give a whole number": ["math.inf", "needs", "f'{batch} images'"],
     "adds up its keys": "sum(needs) // g",
 }) | {
-    "one too many:": batch_by_loop(ahead=0),
+    "a loop stop one too late": batch_by_loop(ahead=0),
     "compare with <=": batch_by_loop(lambda need, room: need < room),
     " of the four numbers per parameter count:":
         [*(BATCH(copies=n) for n in "123"), BATCH(copies="3", how=", optimizer='sgd'")],
     "only the activations are counted":
         BATCH(copies="0"),
-    "weights, gradients and optimizer alone do not": BATCH(least="-math.inf"),
     "count for every image":
         [BATCH(copies=f"{4 - n}", own=f"{n}") for n in (1, 2, 3, 4)],
-    "not even one image fits": [BATCH(least="1"), BATCH(least="-math.inf", give="abs(batch)")],
+    "not even one image fits":
+        [BATCH(least="1"), *(BATCH(least="-math.inf", give=x) for x in ("batch", "abs(batch)"))],
     "power of two": batch_doubled, "fused=False": BATCH(how=", fused=False"),
-    "fixed in your code": [lambda c, g: BATCH()(ViTConfig(), g), lambda c, g: BATCH()(c, 24)],
+    "224 x 224 pixels in patches of 16, as in the first case":
+        lambda c, g: BATCH()(ViTConfig(), g),
+    "right for 24, as in the first case: is it fixed in your code": lambda c, g: BATCH()(c, 24),
+    "what is different in this one": lambda c, g: BATCH()(c, g) + 5 * (g == 8),
 }  # fmt: skip
 
 # training_days
@@ -513,8 +529,10 @@ DAYS_WRONG = DAYS.wrong("flops", {
     "the share of the peak is left out":
         "days * share",
     "multiplied by the share": "days * share * share", "upside down": "1 / days",
-    "seconds, minutes or hours": ["days * 86400", "days * 24", "days * 1440"],
-    "24 * 60 * 60": ["days / 24", "days * 60"],
+    "that is in seconds": "days * 24 * 60**2", "that is in minutes": "days * 24 * 60",
+    "that is in hours": "days * 24", "24 times too short": "days / 24",
+    "60 times too long": "days * 60", "60 times too short": "days / 60",
+    "3,600 times too long": "days * 3600",
     "one token in each image": "days / c.num_tokens",
     "divide the FLOPs of all images and epochs by": "1.1 * days",
     "gives nan": "math.nan",
@@ -522,8 +540,11 @@ DAYS_WRONG = DAYS.wrong("flops", {
 }) | DAYS.wrong("first", {
     "one epoch": "epochs = 1",
     "one image in each epoch": "images = 1", "90 epochs, 0.3 of": "share = 0.45",
-    "fixed in your code":
-        ["epochs = 300", "peak = 989e12", "images = 1_281_167", "c = ViTConfig()"],
+    "right for 300, as in the first case: is it fixed in your code": "epochs = 300",
+    "right for 989,000,000,000,000, as in the first case": "peak = 989e12",
+    "right for 1,281,167, as in the first case": "images = 1_281_167",
+    "224 x 224 pixels in patches of 16, as in the first case": "c = ViTConfig()",
+    "what is different in this one": "images = images + 1000 * (epochs < 300) ** 2 * epochs",
 }) | {"TypeError": lambda c, n, e, p: 1}  # fmt: skip
 
 RIGHT = {

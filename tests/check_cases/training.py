@@ -89,10 +89,12 @@ FALLS = {
     "counted from step 0; it begins where": "wave(s / T)",
     "counted from step 0, past its end": "wave(s / (T - w))",
     "divided by total, so it ends above 0": "wave((s - w) / T)",
-    "the factor of the last step is 0": "wave((s - w) / max(1, T - w - 1))",
+    "the factor of the last step is 0": "wave((s - w) / (T - 1 - w))",
+    "but the fall reaches 0 only a step later": "wave(min(1, (s - w) / max(1, T - 1 - w)))",
     "a step early": "wave((s - w + 1) / (T - w))",
     "a step late: use step - warmup": "wave((s - w - 1) / (T - w))",
     "counted from step 0, but": "1 - s / T",
+    "the rise goes on after the warm-up: is there an if?": "(1 + s) / w",
     "the rise goes on": "(s + 1) / w if w else 1",
     "a step too long": "(s + 1) / w if s <= w else wave(t)",
     "the factor rises again during the fall": "wave((s - w) % (T // 2) / (T // 2))",
@@ -121,15 +123,19 @@ SCHEDULE_WRONG = SCHEDULE.wrong("fall", FALLS) | SCHEDULE.wrong("rise", RISES) |
             lambda *a: by_hand(*a) + 0j,
         ],
     "gives NaN": lambda *a: math.nan,
-    "is it the learning rate itself": lambda *a: 3e-3 * by_hand(*a),
-    "is it percent": lambda *a: 100 * by_hand(*a),
+    "every step gets 0.003 times as much": lambda *a: 3e-3 * by_hand(*a),
+    "every step gets 100 times as much": lambda *a: 100 * by_hand(*a),
     "divides by 0 for total = 12, warmup = 0: divide by warmup only in the branch":
         SCHEDULE(begin="r = (s + 1) / w", rise="r"),
     "warmup = 0":
         [lambda s, T, w: by_hand(s, T, max(w, 1)), lambda s, T, w: by_hand(s, T, max(w, 2))],
     "is it rounded": lambda s, T, w: round(by_hand(s, T, w), 2),
-    "is a number fixed in your code":
+    "that belongs to warmup = 10: is this number fixed in your code?":
         lambda s, T, w: by_hand(s, T, 10) if w > 1 else by_hand(s, T, w),
+    "that belongs to total = 100: is this number fixed in your code?":
+        lambda s, T, w: by_hand(s, 100, w),
+    "right for total = 100, warmup = 10, but not here":
+        lambda s, T, w: by_hand(s, T, w) ** (1 if T == 100 else 1.1),
     "is something kept between calls": counting_by_itself(),
 }  # fmt: skip
 
@@ -224,7 +230,10 @@ ACTS = {
     "zero_grad comes between":
         ["forward; loss; backward; zero; clip; step", "forward; loss; backward; clip; zero; step"],
     "is loss.backward() missing": "zero; forward; loss; clip; step",
-    "optimizer.step() is missing": "zero; forward; loss; backward; clip",
+    "because optimizer.step() is never called": "zero; forward; loss; backward; clip",
+    "no weight changes with SGD with momentum and max_norm = 0.05, because":
+        "zero; forward; loss; backward; length = clip_grad_norm_(weights, max_norm); "
+        "length < max_norm and optimizer.step()",
     "calls optimizer.step() 6 time": f"{ALL}; step",
     "calls backward() 6 time":
         "zero; forward; loss; loss.backward(retain_graph=True); backward; clip; step",
@@ -235,6 +244,11 @@ ACTS = {
     "not clipped when":
         ["zero; forward; loss; backward; step", "zero; clip; forward; loss; backward; step"],
     "clipped after the step": "zero; forward; loss; backward; step; clip",
+    "with SGD with momentum and max_norm = 100, the weights are not those":
+        "zero; forward; loss; (loss / max_norm).backward(); step",
+    "not clipped when the step is taken":
+        "zero; forward; loss; backward; step; "
+        "[p.grad.mul_(0.9 * max_norm / 50) for p in weights if max_norm < 1]",
     "the loss is clamped": "zero; forward; loss; loss.clamp(max=max_norm).backward(); step",
     "the loss is computed again after the step": f"{ALL}; forward; loss",
     "sets a global seed": f"torch.manual_seed(0); {ALL}",
@@ -272,7 +286,7 @@ STEP_WRONG |= each(lambda clip: step(ALL.replace("clip", clip)), CLIPS) | {
         step(
             ALL.replace("loss", "loss = 3 * F.cross_entropy(logits, labels)", 1), "loss.item() / 3",
         ),
-    "the loss is the sum over the images":
+    "the gradient is that of the sum over the images":
         step(
             ALL.replace("loss", f"loss = {LOSSES['the loss is the sum over the images']}", 1),
             "loss.item() / len(labels)",
@@ -324,7 +338,13 @@ SHARES = {
     "a smaller last batch counts too much": "s.mean()",
     "the batches' accuracies, in percent": "100 * s.mean()",
     "the sum of the batches' accuracies": "s.sum()", "divided twice": "s.sum() / n.sum()",
-    "that is in percent": "100 * h.sum() / n.sum()", "is // used instead": "h.sum() // n.sum()",
+    "that is in percent": "100 * h.sum() / n.sum()",
+    "no prediction counts as correct": "h.sum() // n.sum()",
+    "no prediction counts as correct:": "sum(map(torch.equal, every, labels))",
+    "argmax() without an axis":
+        "sum((a.argmax() == b).sum().item() for a, b in zip(x, y)) / n.sum()",
+    "count the images whose largest logit is that of":
+        "sum((a.softmax(0).argmax(1) == b).sum().item() for a, b in zip(x, y)) / n.sum()",
     "the number of correct predictions": "h.sum()",
     "the fraction of wrong predictions": "1 - h.sum() / n.sum()",
     "the last batch alone": "s[-1]",
@@ -369,6 +389,8 @@ ACCURACY_WRONG = ACCURACY.wrong("give", SHARES) | {
 }) | ACCURACY.wrong("after", {
     "came in training mode, but is left in the other one": "pass",
     "came in evaluation mode, but is left in the other one": "model.train()",
+    "came in training mode, and so does model.training say, but its layers":
+        "model.training = mode",
     "changes the numbers of the model": "model.train(mode); model[1].weight.data.mul_(0.9)",
 })  # fmt: skip
 
@@ -407,7 +429,7 @@ EPOCHS = {
         "zero; forward; loss; step; backward",
         "forward; loss; step; zero; backward",
     ],
-    "optimizer.step() is missing": "zero; forward; loss; backward",
+    "because optimizer.step() is never called": "zero; forward; loss; backward",
     "is loss.backward() missing": "zero; forward; loss; step",
     "calls optimizer.step() 6 time": f"{FOUR}; step",
     "not those of one optimizer step": ALL,

@@ -6,7 +6,7 @@ Those about a search are in ablation_search.py.
 import json
 import math
 from collections.abc import Mapping, Sequence
-from functools import partial
+from functools import partial, reduce
 from statistics import fmean, median, pstdev, stdev, variance
 from typing import Any
 
@@ -75,6 +75,11 @@ def listed_runs(answer: Function, baseline: Settings, options: Settings) -> dict
     return {"": runs[:1] + sorted(runs[1:], key=str)}
 
 
+def becomes_zero(run: Settings, baseline: Settings) -> bool:
+    """Tell whether a value of the baseline becomes 0 in a run."""
+    return any(value == 0 != baseline.get(name) for name, value in run.items())
+
+
 def other_runs(
     got: list[Settings], right: list[Settings], baseline: Settings, options: Settings
 ) -> str:
@@ -107,10 +112,9 @@ def other_runs(
     if got[0] != baseline:
         return f"begins with {got[0]}, but the baseline should come first"
     if lost := [run for run in right if run not in got]:
-        return (
-            f"the run {lost[0]} is missing. Is a value of 0 treated as no value, "
-            "or only the last value kept?"
-        )
+        zeros = [run for run in right if becomes_zero(run, baseline)]
+        others = ", and so are all others in which a value becomes 0: is 0 taken for no value?"
+        return f"the run {lost[0]} is missing{others if lost == zeros and lost[1:] else ''}"
     return f"the run {[run for run in got if run not in right][:1]} was not asked for"
 
 
@@ -213,6 +217,10 @@ LARGER: Mapping[str, Function] = {
     "compare with twice the error, not the standard deviation":
         lambda mean, error, n: abs(mean) > 2 * error * n**0.5,
     "compare with twice the error, not once": lambda mean, error, n: abs(mean) > error,
+    "compare with twice the error, not 1.96 times": lambda mean, error, n: abs(mean) > 1.96 * error,
+    "compare with twice the error, not three times": lambda mean, error, n: abs(mean) > 3 * error,
+    "the comparison is reversed: a large difference is larger than two errors":
+        lambda mean, error, n: abs(mean) < 2 * error,
     "if all seeds gain the same, any difference counts as larger":
         lambda mean, error, n: abs(mean) > 2 * error > 0,
     "nothing differs here: use >, not >=": lambda mean, error, n: abs(mean) >= 2 * error,
@@ -222,17 +230,31 @@ RULES = {"mean": MEANS, "error": ERRORS, "larger": LARGER}
 PAIRS = [
     ([0.80, 0.90, 0.85], [0.83, 0.92, 0.89]),
     ([0.90, 0.70, 0.80, 0.85], [0.86, 0.67, 0.77, 0.80]),
-    ([0.90, 0.88], [0.87, 0.93]),
+    ([0.90, 0.88], [0.93, 0.83]),
     ([0.81, 0.95, 0.90, 0.76, 0.88], [0.82, 0.99, 0.89, 0.80, 0.86]),
 ]
-GAINS = [(0.05, 0.02, 0, 0.05), (0.05, 0.02, 0, -0.01), (-0.05, -0.02, 0, 0.01)]
+ERRORS_AWAY = (1.5, -1.5, 1.98, -1.98, 2.02, -2.02, 2.7, -2.7, 3.5, 5.0)  # 2 from both sides
+
+
+def away(errors: float, n: int) -> tuple[list[float], list[float]]:
+    """Return accuracies whose mean difference is so many standard errors; n: an even number."""
+    swing = [0.01 * (-1) ** i for i in range(n)]
+    gain = errors * error_of(swing)
+    return [0.8] * n, [0.8 + gain + x for x in swing]
+
+
 JUDGED = [
     PAIRS[0],
     PAIRS[0][::-1],
-    *(([0.8] * 4, [0.8 + gain for gain in gains]) for gains in GAINS),
+    *(away(errors, n) for errors in ERRORS_AWAY for n in (4, 6)),
     PAIRS[2],
 ]
-STEADY = [([0.5, 0.75], [0.625, 0.875]), ([0.5, 0.75], [0.5, 0.75])]
+STEADY = [
+    ([0.5, 0.75], [0.625, 0.875]),
+    ([0.5, 0.75, 0.25], [0.25, 0.5, 0.0]),
+    ([0.5, 0.75], [0.5, 0.75]),
+    ([0.5, 0.75, 0.625], [0.5, 0.75, 0.625]),
+]
 
 
 def observe_part(answer: Function, baseline: list[Any], changed: list[Any], name: str) -> Settings:
@@ -246,6 +268,8 @@ def observe_part(answer: Function, baseline: list[Any], changed: list[Any], name
             answer(*copies), when, "three results: difference, error, and whether it is larger"
         )
     except ZeroDivisionError:
+        if (baseline, changed) not in STEADY:
+            raise
         message = (
             "divides by an error of 0 when all seeds agree: compare abs(difference) with 2 * error"
         )
@@ -283,7 +307,7 @@ def compare_says(
         return f"the {name} for {(a, b)} is {got:.4f}; it should be {right:.4f}: {message}"
     mean, error, _ = compare(a, b)
     return (
-        f"a difference of {mean:+.3f} with an error of {error:.3f} counts as "
+        f"a difference of {mean:+.4f} with an error of {error:.4f} counts as "
         f"{'larger' if got else 'not larger'}: {message}"
     )
 
@@ -295,11 +319,12 @@ COMPARE = Exercise(
     wording=Wording(
         when=lambda a, b, name: f"for {a} and {b}",
         says=compare_says,
+        in_every_case=True,
         unknown={
             "difference": "subtract the baseline from the change, seed by seed, and take the mean",
             "error": "the standard deviation of the differences, "
             "divided by the square root of their number",
-            "larger": "is the comparison reversed?",
+            "larger": "larger means that abs(difference) is more than 2 * error",
         },
     ),
     ideas={
@@ -336,13 +361,14 @@ RUNS = {  # the runs of each change: (validation, test); every mistake picks a d
     "right": [(0.90, 0.85), (0.91, 0.86), (0.92, 0.85)],
     "lucky on the test": [(0.84, 0.99), (0.85, 0.80), (0.86, 0.79)],
     "best on the test": [(0.87, 0.93), (0.86, 0.94), (0.88, 0.93)],
-    "lucky once": [(0.84, 0.84), (0.98, 0.85), (0.85, 0.84)],
+    "lucky once": [(0.84, 0.84), (0.995, 0.85), (0.85, 0.84)],
     "even": [(0.905, 0.83), (0.905, 0.84), (0.905, 0.83)],
     "many seeds": [(0.86, 0.84)] * 5,
     "worst": [(0.70, 0.70), (0.71, 0.71), (0.70, 0.69)],
     "lucky in the middle": [(0.80, 0.82), (0.93, 0.83), (0.93, 0.81)],
     "lucky at first": [(0.96, 0.84), (0.80, 0.84), (0.81, 0.84)],
-    "lucky at last": [(0.80, 0.84), (0.81, 0.84), (0.95, 0.84)],
+    "lucky at last": [(0.80, 0.84), (0.81, 0.84), (0.99, 0.84)],
+    "rising": [(0.86, 0.84), (0.88, 0.84), (0.985, 0.84)],
 }
 OTHERS = {"depth 4": [(0.8, 0.9), (0.9, 0.9)], "depth 8": [(0.7, 0.95), (0.95, 0.95)]}
 
@@ -375,12 +401,8 @@ def picked(answer: Function, rows: list[Settings]) -> dict[str, str]:
         f"gives {short(got)}; it should give the name of a change, not its accuracy",
     )
     known = any(row["change"] == got for row in rows)
-    reject_if(
-        not known,
-        f"picks {got!r}, which is not a change of these rows: "
-        "is something kept from an earlier call?",
-    )
-    return {"": got}
+    reject_if(not known, f"picks {str(got)!r}, which is not a change of these rows")
+    return {"": str(got)}
 
 
 SCORES: Mapping[str, Function] = {  # wrong scores of a change's runs
@@ -392,6 +414,9 @@ SCORES: Mapping[str, Function] = {  # wrong scores of a change's runs
     "its first run is the best, by luck. Take the mean over its seeds": lambda runs: runs[0],
     "its last run is the best: is only that one kept? Take the mean over its seeds":
         lambda runs: runs[-1],
+    "its running mean (old + new) / 2 is the best, in which the last run counts as much as all "
+    "before. Divide the sum by the number of runs":
+        partial(reduce, lambda old, new: (old + new) / 2),
 }  # fmt: skip
 PICKS: dict[str, Function] = {
     "it is in the first row, and its mean is not the best": lambda rows: rows[0]["change"],
@@ -420,7 +445,8 @@ PICK = Exercise(
     wording=Wording(
         when=lambda rows: "",
         says="picks {got!r}{when}: {message}",
-        unknown="does each row count toward its own change?",
+        unknown="its mean of val_accuracy over the seeds is not the largest",
+        in_every_case=True,
     ),
     ideas={
         "picks by the mean validation accuracy over the seeds": [rows_of(RUNS)],

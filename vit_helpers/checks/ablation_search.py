@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vit_helpers.checks.data import own_generator
+from vit_helpers.checks.data import LARGE, own_generator
 from vit_helpers.checks.engine.compare import copy_of
 from vit_helpers.checks.engine.contract import Raises
 from vit_helpers.checks.engine.exercise import Arguments, Case, Exercise, Outcome, Wording, cases
@@ -60,10 +60,12 @@ SCALE_MISTAKES: dict[str, Function] = {
         lambda lr, b, new, rule: scale(lr, new, b, rule),
     "that is what the other rule gives":
         lambda lr, b, new, rule: scale(lr, b, new, OTHER[rule]),
+    "that is what the linear rule gives": lambda lr, b, new, rule: scale(lr, b, new, "linear"),
+    "that is what the square-root rule gives": lambda lr, b, new, rule: scale(lr, b, new, "sqrt"),
     "that is only the factor: multiply lr by it": lambda lr, *args: scale(1, *args),
     "nothing was scaled": lambda lr, *args: lr,
     "takes the square root of lr too: take that of the ratio alone":
-        lambda lr, b, new, rule: (lr * new / b) ** 0.5,
+        lambda lr, b, new, rule: FACTORS[rule](lr * new / b),
     "the ratio is squared": lambda lr, b, new, rule: lr * (new / b) ** 2,
     "// rounds down to whole numbers: use /": by_factor(lambda lr, b, new, f: lr * f(new // b)),
     "multiplies by the new batch size: divide by the old one as well":
@@ -130,11 +132,7 @@ def inside(answer: Function, n: int, low: float, high: float, seed: int) -> dict
     rates, where = drawn(answer, n, low, high, seed), f"between {low:g} and {high:g}"
     least, most = min(rates), max(rates)
     endless = math.isinf(least) or math.isinf(most)
-    reject_if(
-        endless,
-        f"gives {least:.3g} to {most:.3g} {where}: is it the logarithm of 0, "
-        "or a power that is too large?",
-    )
+    reject_if(endless, f"gives {least:.3g} to {most:.3g} {where}: a rate is a finite number")
     if low * 0.9999 <= least and most <= high * 1.0001:
         return {"": True}
     tens, es = ([log(end) for end in (low, high)] for log in (math.log10, math.log))
@@ -161,35 +159,52 @@ def spread(exercise: Exercise, answer: Function) -> None:
         f"only {few} different rates among 2,000: draw real exponents instead of whole ones",
     )
     reject_if(max(gaps) < 1.5 * fmean(gaps), "the rates are a regular grid; draw them at random")
-    shares = [sum(decade <= x < decade + 1 for x in logs) / 2000 for decade in (-5, -4, -3, -2)]
-    listed = ", ".join(f"{share:.2f}" for share in shares)
-    span = f"from {DECADES[0]:g} to {DECADES[1]:g}"
-    between = f"{span}, the four powers of ten contain {listed} of the rates"
-    reject_if(
-        shares[3] > 0.8,
-        f"uniform, not log-uniform: {between}. The exponent should be uniform, not the rate",
-    )
-    message = (
-        f"crowded at the low end: {between}. Draw a uniform exponent and transform nothing else"
-    )
-    reject_if(shares[0] > 0.8, message)
-    uneven = max(abs(share - 0.25) for share in shares) > 0.06
-    reject_if(uneven, f"{between}; each should contain a quarter. Is the exponent uniform?")
+    expect_even(rates, logs)
     for x, end in ((logs[0], -5), (logs[-1], -1)):
         reject_if(
             abs(x - end) > 0.1, f"no rate comes near {10.0**end:g}: the whole range should be used"
         )
 
 
-def seeded(exercise: Exercise, answer: Function) -> None:
-    """Raise Mistake unless the rates follow from the seed."""
-    first, again, other = (ask(partial(drawn, answer), 20, *DECADES, seed) for seed in (3, 3, 4))
-    reject_if(
-        first != again,
-        "gives different rates when called again with the same seed; "
-        "is the generator seeded with it?",
+def expect_even(rates: Sequence[float], logs: Sequence[float]) -> None:
+    """Raise Mistake unless every power of ten has its share of the rates, and each half of it."""
+    shares = [sum(decade <= x < decade + 1 for x in logs) / 2000 for decade in (-5, -4, -3, -2)]
+    listed = ", ".join(f"{share:.2f}" for share in shares)
+    span = f"from {DECADES[0]:g} to {DECADES[1]:g}"
+    between = f"{span}, the four powers of ten contain {listed} of the rates"
+    above = sum(rate > sum(DECADES) / 2 for rate in rates) / 2000
+    message = f"uniform, not log-uniform: {between}. The exponent should be uniform, not the rate"
+    reject_if(shares[3] > 0.8 and abs(above - 0.5) < 0.06, message)
+    message = (
+        f"crowded at the low end: {between}. Draw a uniform exponent and transform nothing else"
     )
-    reject_if(first == other, "gives the same rates for every seed: is the seed used?")
+    reject_if(shares[0] > 0.8, message)
+    uneven = max(abs(share - 0.25) for share in shares) > 0.06
+    even = "each should contain a quarter, as they do if the exponent is uniform"
+    reject_if(uneven, f"{between}; {even}")
+    halves = [sum(half <= 2 * x < half + 1 for x in logs) / 2000 for half in range(-10, -2)]
+    upper = sum(halves[1::2])
+    within = "within the powers of ten, as from 0.001 to 0.01,"
+    half = f"{upper:.0%} of the rates are above the middle exponent, as above 0.00316"
+    message = f"{within} {half}; it should be half of them, for the exponent should be uniform"
+    reject_if(abs(upper - 0.5) > 0.06, message)
+    listed = ", ".join(f"{share:.2f}" for share in halves)
+    message = f"{span}, the eight halves of the powers of ten contain {listed} of the rates"
+    reject_if(max(abs(x - 0.125) for x in halves) > 0.04, f"{message}; each should have an eighth")
+
+
+def seeded(exercise: Exercise, answer: Function) -> None:
+    """Raise Mistake unless the rates follow from the seed, also from 0 and a large one."""
+    rates = partial(ask, partial(drawn, answer), 20, *DECADES)
+    again = "gives different rates when called again with"
+    message = f"{again} the same seed: is the generator seeded with it?"
+    reject_if(rates(3) != rates(3), message)
+    message = f"{again} seed 0, but not with seed 3: is 0 taken for no seed?"
+    reject_if(rates(0) != rates(0), message)
+    reject_if(rates(3) == rates(4), "gives the same rates for every seed: is the seed used?")
+    for seed, other in ((0, 1), (LARGE, LARGE - 1)):
+        message = f"gives the same rates for the seeds {seed} and {other}"
+        reject_if(rates(seed) == rates(other), message)
 
 
 def by_torch(n: int, low: float, high: float, seed: int) -> Tensor:
@@ -238,7 +253,8 @@ class Trainer:
         reject_if(not isinstance(candidate, dict), message)
         self.calls.append((epochs, candidate["name"]))
         message = (
-            "never ends: does every round shorten the list (half of 3 is 2, and half of 2 is 1)?"
+            "never ends, or calls score more than 100 times for a few candidates: "
+            "every round should shorten the list (half of 3 is 2, and half of 2 is 1)"
         )
         reject_if(len(self.calls) > 100, message)
         start, gain = candidate["curve"]
@@ -282,10 +298,8 @@ def first_round(
     """Say what is wrong with the calls of the first round."""
     n, began, lost = len(candidates), got[0][0], len(candidates) - len({*got})
     if began != epochs:
-        return (
-            f"the epochs of the first round are {began}; they should be {epochs}. "
-            "Double them after a round, not before"
-        )
+        doubled = ". Double them after a round, not before" if began == 2 * epochs else ""
+        return f"the epochs of the first round are {began}; they should be {epochs}{doubled}"
     if lost:
         return f"the first round tries {n - lost} of {n} candidates; it should try all of them"
     again = "score each candidate once per round, and double the epochs after it"
@@ -300,13 +314,10 @@ def other_rounds(got: list[Any], right: list[Any], candidates: list[Any], *args:
             f"of {len(candidates)} candidates, {len(names)} are trained for {epochs} epochs; "
             f"it should be {len(wanted)}"
         )
-        if len(names) < len(wanted):
-            return (
-                f"{counts}.{'' if names else ' Are the epochs doubled?'} Half of "
-                "an odd number is rounded up"
-            )
-        if len(names) > len(wanted):
-            return f"{counts}. Is more than half kept (half of an odd number is rounded up)?"
+        if not names:
+            return f"{counts}. The epochs double after every round, until one candidate is left"
+        if len(names) != len(wanted):
+            return f"{counts}. The better half goes on (half of an odd number is rounded up)"
         if names != wanted:
             return (
                 f"of {len(candidates)} candidates, {', '.join(names)} go on, "
@@ -359,8 +370,8 @@ HALVING = Exercise(
             "winner": lambda got, right, *args: f"gives {got}, but {right} is left at the end",
         },
         hints={
-            "not supported between": "With equal scores, sorting pairs compares the candidates. "
-            "Give sorted a key"
+            "between instances of 'dict' and 'dict'": "With equal scores, sorting pairs compares "
+            "the candidates. Give sorted a key"
         },
     ),
     ideas={

@@ -35,12 +35,14 @@ GENERATORS: dict[
     "Python's": (random.seed, random.random),
     "numpy's": (np.random.seed, np.random.rand),
 }
+LARGE = 2**31 - 1  # a large seed
 SPLITS = [
     (20, (5, 3, 12), 0),
     (100, [50, 50], 7),
     (9, (9,), 1),
     (7, (0, 6, 1), 2),
     (1797, (360, 180, 1257), 0),
+    (8, (4, 4), LARGE),
 ]
 
 
@@ -132,64 +134,75 @@ def complete(exercise: Exercise, answer: Function) -> None:
         reject_if(twice, f"{twice} of {n} rows are in no split and others in two: {overlap}")
 
 
+def expect_steady(parts: Function) -> None:
+    """Raise Mistake unless the same seed gives the same splits, also 0 and a large one.
+
+    parts: (seed) -> the splits
+    """
+    again = "gives different splits when called again with"
+    message = f"{again} the same seed: is the generator seeded with it?"
+    reject_if(not alike(parts, 3, 3), message)
+    message = f"{again} seed 0, but not with seed 3: is 0 taken for no seed?"
+    reject_if(not alike(parts, 0, 0), message)
+    message = f"{again} seed {LARGE}, but not with smaller ones"
+    reject_if(not alike(parts, LARGE, LARGE), message)
+
+
+def alike(parts: Function, seed: int, other: int) -> bool:
+    """Tell whether two seeds give the same splits."""
+    return all(map(torch.equal, parts(seed), parts(other)))
+
+
 def at_random(exercise: Exercise, answer: Function) -> None:
     """Raise Mistake unless a seed gives one division, and 100 seeds give divisions at random."""
-    n, sizes = 60, (20, 40)
+    n, sizes = 60, (15, 20, 25)
     parts = partial(ask, partial(divide, answer), n, sizes)
-
-    def steady(seed: int) -> bool:
-        return all(map(torch.equal, parts(seed), parts(seed)))
-
-    first, order = (
-        {*parts(3)[0].tolist()},
-        "does not shuffle the rows first, although files are often stored class by ",
-    )
-    reject_if(first in ({*range(20)}, {*range(40, 60)}), order + "class")
-    message = (
-        "gives different splits when called again with the same seed: "
-        "is the generator seeded with it?"
-    )
-    reject_if(not steady(3), message)
-    message = (
-        "gives different splits when called again with seed 0: `if seed` treats 0 as no seed at all"
-    )
-    reject_if(not steady(0), message)
-    chosen = torch.zeros(100, n)  # of each seed, 1 where a row is in the first part
+    first = {*parts(3)[0].tolist()}
+    order = "does not shuffle the rows first, although files are often stored class by class"
+    reject_if(first in ({*range(15)}, {*range(45, 60)}), order)
+    expect_steady(parts)
+    split_of = torch.zeros(100, n, dtype=torch.long)  # of each row, for each seed
     for seed in range(100):
-        chosen[seed, parts(seed)[0]] = 1
-    several = chosen.unique(dim=0).shape[0]
+        for number, rows in enumerate(parts(seed)):
+            split_of[seed, rows] = number
+    several = split_of.unique(dim=0).shape[0]
+    few = f"gives {several} different divisions for 100 seeds; each seed should give its own"
     reject_if(several == 1, "gives the same splits for every seed: is the seed used?")
-    reject_if(
-        several < 20,
-        f"gives {several} different divisions for 100 seeds; each seed should give its own",
-    )
-    often = chosen.sum(0)
-    row, never = int(often.argmax()), int((often == 0).sum())
-    reject_if(
-        never,
-        f"{never} of {n} rows are never in the first split, whatever the seed; shuffle all rows",
-    )
-    message = (
-        f"row {row} is in the first split for {often[row]:.0f} of 100 seeds; "
-        "by chance it would be 33: shuffle all rows"
-    )
-    reject_if(often[row] > 70, message)
+    reject_if(several < 20, few)
+    for number, name in enumerate(("first", "second", "third")):
+        expect_any_row(split_of == number, f"the {name} split", 100 * sizes[number] / n)
     for apart in range(1, n // 2):
-        together = (
-            (chosen == chosen.roll(apart, 1)).float().mean()
-        )  # by chance 0.55, give or take 0.01
+        # by chance 0.34, give or take 0.01
+        together = (split_of == split_of.roll(apart, 1)).float().mean()
         message = (
             f"rows {apart} apart land in the same split in {together:.0%} of all cases, "
-            "where 55% are expected by chance"
+            "where 34% are expected by chance"
         )
         reject_if(
-            abs(together - 0.55) > 0.1,
+            abs(together - 0.34) > 0.1,
             f"{message}; every order of the rows should be possible, as with torch.randperm",
         )
-    reject_if(
-        several < 90,
-        f"gives {several} different divisions for 100 seeds; each seed should give its own",
+    reject_if(several < 90, few)
+    for seed, other in ((0, 1), (LARGE, LARGE - 1)):
+        message = f"gives the same splits for the seeds {seed} and {other}"
+        reject_if(alike(parts, seed, other), message)
+
+
+def expect_any_row(chosen: Tensor, name: str, percent: float) -> None:
+    """Raise Mistake unless every row is in a split for some of 100 seeds, and for not too many.
+
+    chosen : (100, n), whether a row is in the split for each seed
+    percent: for how many seeds it should be
+    """
+    often = chosen.sum(0)
+    row, never = int(often.argmax()), int((often == 0).sum())
+    whatever = f"{never} of {len(often)} rows are never in {name}, whatever the seed"
+    reject_if(never, f"{whatever}; shuffle all rows before you cut any split")
+    message = (
+        f"row {row} is in {name} for {often[row]} of 100 seeds; "
+        f"by chance it would be {percent:.0f}: shuffle all rows"
     )
+    reject_if(often[row] > percent + 30, message)
 
 
 def own_generator(*args: Any, message: str) -> Function:

@@ -183,6 +183,8 @@ DISTANCE_MISTAKES: dict[str, Function] = {
         lambda w, g, P: mean(shares(w), far(g, P, axes=(0,))),
     "one number for each head: average over the queries too":
         lambda w, g, P: (shares(w) * far(g, P)).sum(dim=-1),
+    "averages over one query too many: divide by the N patches, without the class token":
+        lambda w, g, P: (shares(w) * far(g, P)).sum(dim=(-1, -2)) / w.shape[-1],
     "gives the class token a position, but it has none":
         lambda w, g, P: mean(w, torch.nn.functional.pad(far(g, P), (1, 0, 1, 0))),
 }  # fmt: skip
@@ -193,6 +195,7 @@ DISTANCE = Exercise(
     wording=Wording(
         says="{when}: {message}",
         unknown=lambda got, right, *args: f"gives {got[0]:.3f}; it should give {right[0]:.3f}",
+        in_every_case=True,
     ),
     ideas={
         "a patch that attends to itself has distance 0, to its neighbor one patch side": [

@@ -82,6 +82,11 @@ def middle(image: Tensor, side: int) -> tuple[int, int]:
     return (image.shape[1] - side) // 2, (image.shape[2] - side) // 2
 
 
+def middle_below(image: Tensor, side: int) -> tuple[int, int]:
+    """Return the same, rounded up where a difference is odd."""
+    return (image.shape[1] - side + 1) // 2, (image.shape[2] - side + 1) // 2
+
+
 def see(
     image: Tensor,
     side: int,
@@ -114,6 +119,12 @@ def pictures(
     return [Case(partial(lambda size: (torch.rand(size), side, mean, std), size)) for size in sizes]
 
 
+ODD = [(3, 9, 11), (3, 8, 7), (3, 5, 12), (3, 15, 10)]  # differences from a side of 4
+CENTERS: list[Function] = [  # where a difference of sides is odd, two squares are in the middle
+    middle_below,
+    lambda image, side: (middle(image, side)[0], middle_below(image, side)[1]),
+    lambda image, side: (middle_below(image, side)[0], middle(image, side)[1]),
+]
 COLORS = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 SEE_MISTAKES: dict[str, Function] = (
     variants(see, {
@@ -150,7 +161,10 @@ SEE_MISTAKES: dict[str, Function] = (
 SEE = Exercise(
     name="see",
     reference=see,
-    outcome=Outcome(observe=result),
+    outcome=Outcome(
+        observe=result,
+        also=[partial(see, corner=corner) for corner in CENTERS],
+    ),
     wording=Wording(
         when=lambda image, side, mean, std: (
             f"for an image {tuple(image.shape)} and a side of {side}"
@@ -161,8 +175,9 @@ SEE = Exercise(
     ),
     ideas={
         "the center square of a wide and of a tall image": pictures(
-            [(3, 8, 10), (3, 8, 14), (3, 12, 6), (3, 4, 4)], 4, (0.5,) * 3, (0.5,) * 3
-        ),
+            [(3, 8, 10), (3, 8, 14), (3, 12, 6), (3, 4, 4), *ODD], 4, (0.5,) * 3, (0.5,) * 3
+        )
+        + pictures([(3, 10, 8), (3, 7, 12)], 5, (0.5,) * 3, (0.5,) * 3),
         "each channel by its mean and standard deviation": pictures([(3, 10, 6)], 6, *COLORS)
         + pictures([(3, 7, 9)], 3, *COLORS),
         "one channel, and the input stays unchanged": pictures([(1, 6, 8)], 4, (0.3,), (0.2,)),
@@ -213,11 +228,8 @@ def probed(answer: Function, start: ViT, K: int, images: Tensor, part: str) -> d
             "gives another kind of model; keep the ViT and change its head",
         )
         unchanged = same(got.eval().forward_features(images), start.forward_features(images))
-        reject_if(
-            not unchanged,
-            "gives different features from before: "
-            "was a new model created without the old weights?",
-        )
+        differ = "gives different features from before; only the head should be new"
+        reject_if(not unchanged, differ)
         return {part: True}
     logits = got(images)
     if part == "logits":
@@ -229,12 +241,12 @@ def probed(answer: Function, start: ViT, K: int, images: Tensor, part: str) -> d
         random, biased = logits.abs().max() > 1e-6, same(logits, logits[:1].expand(5, K))
         reject_if(
             random and biased,
-            "leaves torch's random numbers in the head's bias, but it should be zero too",
+            "starts with a head whose bias is not zero; weight and bias should be",
         )
         message = (
             "the paper starts fine-tuning from zeros (section 3.2), so that the first loss is ln K"
         )
-        reject_if(random, f"starts with a head of random numbers, but {message}")
+        reject_if(random, f"starts with a head that is not zero, but {message}")
     else:
         expect_head_alone(got, logits)
     return {part: True}
@@ -248,7 +260,7 @@ def expect_head_alone(model: nn.Module, logits: Tensor) -> None:
     )
     reject_if(
         not any(learns.values()),
-        "freezes everything, the new head too: create the head after freezing",
+        "freezes everything, the new head too, but its weight and bias should learn",
     )
     rest = sorted(n for n in body if learns[n])
     reject_if(

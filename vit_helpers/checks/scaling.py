@@ -48,10 +48,8 @@ def fit(
     copies: numbers a parameter that are there once; each: those counted for every image
     """
     needs = training_bytes(config, 1, fused=fused)
-    if sum(training_bytes(config, 1).values()) > gibibytes * 2**30:
-        return 0
     room = gibibytes * unit - copies * needs["weights"]
-    return count(room / (needs["activations"] + each * needs["weights"]))
+    return max(0, count(room / (needs["activations"] + each * needs["weights"])))
 
 
 def to_the_byte(config: ViTConfig, batch: int) -> list[Case]:
@@ -68,13 +66,10 @@ def to_the_byte(config: ViTConfig, batch: int) -> list[Case]:
 
 def other_batch(got: float, right: int, config: ViTConfig, gibibytes: float) -> str:
     """Write the message about a number that no known mistake gives."""
-    if got < 0:
-        return "weights, gradients and optimizer alone do not fit, so the answer is 0"
     if not right:
         return "not even one image fits beside the weights, so the answer is 0"
-    return unless_first(24, "subtract what is stored once, then divide by what one image needs")(
-        got, right, gibibytes
-    )
+    message = "subtract what is stored once, then divide by what one image needs"
+    return unless_first((B16, 24), fit, message)(got, right, config, gibibytes)
 
 
 NEEDS: dict[str, dict[str, Any]] = {  # what is counted in another way
@@ -82,9 +77,11 @@ NEEDS: dict[str, dict[str, Any]] = {  # what is counted in another way
     "one too few: a batch that needs exactly the memory there is still fits, so compare with <=": {
         "count": lambda x: math.ceil(x) - 1
     },
-    "one too many: is it rounded up, or does a loop stop one too late?": {"count": math.ceil},
+    "one too many: is it rounded up?": {"count": math.ceil},
+    "one too many: does a loop stop one too late?": {"count": lambda x: math.floor(x) + 1},
+    "one too many where it is rounded to the nearest number: round down": {"count": round},
     "that is rounded down to a power of two, but the largest batch is wanted": {
-        "count": lambda x: 2 ** math.floor(math.log2(x))
+        "count": lambda x: 2 ** math.floor(math.log2(max(x, 1)))
     },
     "that is for fused=False, where attention stores its weights: leave the default": {
         "fused": False
@@ -113,6 +110,7 @@ BATCH = Exercise(
         says="gives {got:,} {when}; it should give {right:,}: {message}",
         kind="a whole number of images, by // or math.floor",
         unknown=other_batch,
+        in_every_case=True,
         hints=KEYS,
     ),
     ideas={
@@ -152,22 +150,6 @@ def every_token(c: ViTConfig) -> float:
     return cost(c, parameters) * c.num_tokens / cost(c)
 
 
-def odd_unit(got: float, right: float, *args: Any) -> str | None:
-    """Say what is odd about days that are too many or too few by a unit of time."""
-    units = {
-        "that is in seconds, minutes or hours": (86400, 1440, 24),
-        "a day has 24 * 60 * 60 seconds": (60, 3600, 1 / 24, 1 / 60),
-    }
-    return next(
-        (
-            message
-            for message, some in units.items()
-            if any(math.isclose(got, right * x, rel_tol=0.02) for x in some)
-        ),
-        None,
-    )
-
-
 FACTORS: Mapping[str, Function] = {  # by which wrong days differ from the right ones
     "divides multiply-adds by a peak in FLOPs, but a multiply-add is 2 FLOPs": lambda *_: 1 / 2,
     "twice too long: count the 2 FLOPs of a multiply-add only once": lambda *_: 2,
@@ -186,6 +168,13 @@ FACTORS: Mapping[str, Function] = {  # by which wrong days differ from the right
     "parameters are counted, but each weight is used once for every token":
         lambda c, *_: every_token(c) / c.num_tokens,
     "parameters times tokens leaves out scores and mixing": lambda c, *_: every_token(c),
+    "that is in seconds": lambda *_: 86400,
+    "that is in minutes": lambda *_: 1440,
+    "that is in hours": lambda *_: 24,
+    "60 times too long: a day has 24 * 60 * 60 seconds": lambda *_: 60,
+    "3,600 times too long: a day has 24 * 60 * 60 seconds": lambda *_: 3600,
+    "60 times too short: a day has 24 * 60 * 60 seconds": lambda *_: 1 / 60,
+    "24 times too short: a day has 24 * 60 * 60 seconds": lambda *_: 1 / 24,
     "upside down: divide the FLOPs by those that the GPU reaches in a day":
         lambda *args: days(*args) ** -2,
 }  # fmt: skip
@@ -203,9 +192,10 @@ DAYS = Exercise(
         ),
         says="gives {got:,.5g} {when}; it should give {right:,.5g}: {message}",
         kind="a number of days",
-        odd=odd_unit,
         unknown=unless_first(
-            300, "divide the FLOPs of all images and epochs by those that the GPU reaches in a day"
+            (B16, 1_281_167, 300, 989e12, 0.45),
+            days,
+            "divide the FLOPs of all images and epochs by those that the GPU reaches in a day",
         ),
         hints=KEYS,
     ),

@@ -1,5 +1,6 @@
 """The exercises of notebook 11 that count multiply-adds: of one block, and of a larger image."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -19,13 +20,36 @@ AVERAGED = ViTConfig(32, 4, 1, 10, 96, 3, 3, mlp_ratio=2, class_token=False, poo
 KEYS = {"'int' and 'str'": "sum() of a dictionary adds up its keys: use .values()"}
 
 
-def unless_first(first: Any, message: str) -> Function:
+def unless_first(first: Sequence[Any], reference: Function, message: str) -> Function:
     """Make the message about a number that no known mistake gives.
 
-    It is another one where the first case, which has this argument, was right.
+    It is another one where the first case was right: if the number belongs to one of the first
+    case's arguments, that one is fixed.
+    first    : the arguments of the first case, or those before what is compared
+    reference: (*args) -> the right number, or several
     """
-    earlier = "an earlier case was right. Is a number or a config fixed in your code?"
-    return lambda got, right, *args: message if first in args else earlier
+
+    def unknown(got: float, right: float, *args: Any) -> str:
+        args = args[: len(first)]
+        if args == tuple(first):
+            return message
+        wanted = numbers_of(reference(*args))
+        for i, value in enumerate(first):
+            others = numbers_of(reference(*args[:i], value, *args[i + 1 :]))
+            if value != args[i] and any(
+                math.isclose(right, now, rel_tol=1e-9) and math.isclose(got, other, rel_tol=1e-4)
+                for now, other in zip(wanted, others, strict=True)
+            ):
+                fixed = named(value) if isinstance(value, ViTConfig) else f"{value:,.15g}"
+                return f"that is right for {fixed}, as in the first case: is it fixed in your code?"
+        return "an earlier case was right: what is different in this one?"
+
+    return unknown
+
+
+def numbers_of(result: Any) -> list[float]:
+    """Return one number or the values of several as a list."""
+    return list(result.values()) if isinstance(result, Mapping) else [result]
 
 
 def sides(config: ViTConfig, factor: int = 1) -> tuple[int, int]:
@@ -114,9 +138,6 @@ def odd_pairs(
             2 * got - right
         )
         in (0, T * D),
-        "the number of heads changes nothing: "
-        "h heads of width D / h cost as much as one of width D, T * T * D": got
-        and max(got / right, right / got) in (3, 4, 6, 8, 12, 16),
         "softmax or the scale is counted, but only matrix products should be": (got - right)
         / (T * T)
         in (1, 2, 3, 4),
@@ -130,18 +151,31 @@ def all_forms(exercise: Exercise, answer: Function) -> None:
         exercise.try_form(answer, (*sizes, (*EACH, *PAIRS)))
 
 
-BLOCK_MISTAKES: dict[str, Function] = {
+SEVERAL: dict[str, tuple[Sequence[str], Function]] = {  # of several parts, or of one
     "these are FLOPs: a multiply-add is one product and one sum, so there are half as many":
-        changed((*EACH, *PAIRS), lambda n, *_: 2 * n),
+        ((*EACH, *PAIRS), lambda n, *_: 2 * n),
     "biases are counted, but they are sums without a product":
-        changed(EACH, lambda n, T, D, M, biases: n + T * biases),
+        (EACH, lambda n, T, D, M, biases: n + T * biases),
     "these are the learned weights; each of them is used once for every token, so T is missing":
-        changed(EACH, lambda n, T, *_: n / T),
+        (EACH, lambda n, T, *_: n / T),
     "these are the learned weights and biases; "
     "each weight is used once for every token, so T is missing":
-        changed(EACH, lambda n, T, D, M, biases: n / T + biases),
+        (EACH, lambda n, T, D, M, biases: n / T + biases),
     "every token passes through on its own here, so T counts once, not squared":
-        changed(EACH, lambda n, T, *_: n * T),
+        (EACH, lambda n, T, *_: n * T),
+    "T is missing once: every token attends to every token, T * T pairs":
+        (PAIRS, lambda n, T, *_: n / T),
+    "T and D are swapped: there are T * T pairs, and each needs D products":
+        (PAIRS, lambda n, T, D, M, _: T * D * D),
+    "the number of heads changes nothing: "
+    "12 heads of width D / 12 cost as much as one of width D, T * T * D":
+        (PAIRS, lambda n, *_: 12 * n),
+    "the number of heads changes nothing: one of 12 costs less, but all together T * T * D":
+        (PAIRS, lambda n, *_: n / 12),
+    "that is the number of pairs, but each needs D products":
+        (PAIRS, lambda n, T, *_: T * T),
+}  # fmt: skip
+BLOCK_MISTAKES: dict[str, Function] = {
     "that is one matrix of three: queries, keys and values have one each":
         changed(["qkv"], lambda n, *_: n / 3),
     "that is two matrices of three: queries, keys and values have one each":
@@ -161,12 +195,10 @@ BLOCK_MISTAKES: dict[str, Function] = {
         changed(["MLP"], lambda n, T, D, M, _: 2 * T * D * D),
     "GELU is counted, but only matrix products should be":
         changed(["MLP"], lambda n, T, D, M, _: n + T * M),
-    "T is missing once: every token attends to every token, T * T pairs":
-        changed(PAIRS, lambda n, T, *_: n / T),
-    "T and D are swapped: there are T * T pairs, and each needs D products":
-        changed(PAIRS, lambda n, T, D, M, _: T * D * D),
-    "that is the number of pairs, but each needs D products":
-        changed(PAIRS, lambda n, T, *_: T * T),
+} | {message: changed(parts, rule) for message, (parts, rule) in SEVERAL.items()} | {
+    f"{message} (in {part} alone)": changed([part], rule)
+    for message, (parts, rule) in SEVERAL.items()
+    for part in parts
 }  # fmt: skip
 BLOCK = Exercise(
     name="block_multiply_adds",
@@ -176,7 +208,10 @@ BLOCK = Exercise(
         when=lambda T, D, M, compared: f"for T = {T}, D = {D}, M = {M}",
         says='gives {got:,} as "{part}" {when}; it should give {right:,}: {message}',
         odd=odd_pairs,
-        unknown=unless_first(197, "count matrix products: (rows x inner) @ (inner x columns)"),
+        in_every_case=True,
+        unknown=unless_first(
+            BLOCKS[0], right_parts, "count matrix products: (rows x inner) @ (inner x columns)"
+        ),
     ),
     ideas={
         "a dictionary with a number for each of the five parts": [all_forms],
@@ -261,7 +296,11 @@ TIMES = Exercise(
         says="gives {got:.5g} {when}; it should give {right:.5g}: {message}",
         kind="the ratio of two costs, a number",
         odd=rounding,
-        unknown=unless_first(B16, "divide the cost of the larger image by that of the smaller one"),
+        unknown=unless_first(
+            (B16, 2),
+            times(larger),
+            "divide the cost of the larger image by that of the smaller one",
+        ),
         hints=KEYS,
     ),
     ideas={

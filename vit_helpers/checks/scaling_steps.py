@@ -115,8 +115,7 @@ def left_behind(
             part: torch.tensor(loss_of(got, when, "the mean loss, a number"), dtype=torch.float32)
         }
     none = [name for name, p in model.named_parameters() if p.grad is None]
-    message = "is loss.backward() missing, or was zero_grad() called after it?"
-    reject_if(none, f"leaves no gradient in .grad of {', '.join(none)} {when}: {message}")
+    reject_if(none, f"leaves no gradient in .grad of {', '.join(none)} {when}")
     return {part: flat(p.grad for p in model.parameters())}
 
 
@@ -197,14 +196,14 @@ def by_parts(
 
 WEIGH = "weight each mean loss by its number of images, divide by the number of all ({when})"
 LOST = {  # parts that are missing, whatever the others are multiplied by
-    "only the last part is in .grad: call zero_grad() once, before the loop, "
-    "because backward() adds up ({when})": by_parts(zero="inside"),
-    "only the first part is in .grad: is return inside the loop? ({when})": by_parts(
+    "only the last part is in .grad, but backward() adds up: "
+    "call it for every part, and zero_grad() once, before the loop ({when})": by_parts(
+        zero="inside"
+    ),
+    "only the first part is in .grad, but all belong there ({when})": by_parts(
         pick=lambda x: x[:1]
     ),
-    "the last part is missing in .grad; include it, however small it is ({when})": by_parts(
-        pick=lambda x: x[:-1]
-    ),
+    "the last part is missing in .grad ({when})": by_parts(pick=lambda x: x[:-1]),
 }
 
 
@@ -221,11 +220,9 @@ def other_gradient(got: Tensor, right: Tensor, *args: Any) -> str:
         if result and multiple(got, result["gradient"]):
             return message
     if factor := multiple(got, right):
-        return f"the gradient is {factor:.3g} times what it should be: {WEIGH}"
+        return f"the gradient is {factor:.3g} times what it should be ({{when}})"
     off = (got - right).norm() / right.norm()
-    return (
-        f"the gradient in .grad is off by {off:.0%}: does each part use its own labels? ({{when}})"
-    )
+    return f"the gradient in .grad is off by {off:.0%} ({{when}})"
 
 
 def accumulate_says(part: str, got: Tensor, right: Tensor, message: str, *args: Any) -> str:
@@ -270,7 +267,7 @@ ACCUMULATE = Exercise(
         says=accumulate_says,
         unknown={
             "gradient": other_gradient,
-            "loss": "each part's mean loss should count as often as it has images",
+            "loss": "it should be the mean over all images",
         },
     ),
     ideas={

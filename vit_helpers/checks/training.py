@@ -5,6 +5,7 @@ Steps are in training_steps.py, curves in training_curves.py.
 
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from statistics import fmean
 from typing import Any
@@ -90,6 +91,8 @@ FALLS = {  # wrong steps after the warm-up
         lambda s, T, w: wave((s - w) / T),
     "the factor of the last step is 0, so that step is lost: use total - warmup, without - 1":
         lambda s, T, w: wave((s - w) / (T - w - 1)),
+    "the factor of the last step is 0, but the fall reaches 0 only a step later":
+        lambda s, T, w: wave((s - w) / max(1, T - w - 1)),
     "the fall begins a step early: use step - warmup, without + 1":
         lambda s, T, w: wave((s - w + 1) / (T - w)),
     "the fall begins a step late: use step - warmup, without - 1":
@@ -99,6 +102,7 @@ FALLS = {  # wrong steps after the warm-up
     "the rise lasts a step too long: use step < warmup, not step <= warmup":
         lambda s, T, w: (s + 1) / w if s == w else warmup_cosine(s, T, w),
     "the rise goes on after the warm-up: is there an if?": lambda s, T, w: (s + 1) / w,
+    "the rise goes on after the warm-up": lambda s, T, w: (s + 1) / w if w else 1.0,
 }  # fmt: skip
 WAVES = {  # the same, where t goes from 0 to 1 after the warm-up
     "the fall is a whole cosine, which rises again: use pi, not 2 * pi": lambda t: wave(2 * t),
@@ -153,20 +157,35 @@ def observe_shares(
     return {"share": torch.tensor(shares, dtype=torch.float32)}
 
 
+def fixed_number(got: Tensor, total: int, warmup: int, steps: Sequence[int]) -> str | None:
+    """Return the number of the first case that factors of another one belong to, or None."""
+    first_total, first_warmup = SIZES[0]
+    for name, known in (
+        (f"total = {first_total}", (first_total, warmup)),
+        (f"warmup = {first_warmup}", (total, first_warmup)),
+    ):
+        with suppress(ZeroDivisionError):
+            shares = torch.tensor([warmup_cosine(step, *known) for step in steps])
+            if known != (total, warmup) and near(got, shares.float()):
+                return name
+    return None
+
+
 def odd_shares(
     got: Tensor, right: Tensor, total: int, warmup: int, steps: Sequence[int]
 ) -> str | None:
     """Say what is odd about a rise or fall that no mistake of the table leads to, or None."""
+    if number := fixed_number(got, total, warmup, steps):
+        return f"that belongs to {number}: is this number fixed in your code?"
     early = torch.tensor(steps) < warmup
     rise = steps[first_wrong(got, right)] < warmup
     shares, wanted = got[early == rise], right[early == rise]
     factor = shares[-1] / wanted[-1]
     multiple = factor > 0 and torch.allclose(shares, factor * wanted)
     if rise and multiple and (total, warmup) == SIZES[0]:
-        percent = torch.isclose(factor, torch.tensor(100.0))
-        unit = "percent" if percent else "the learning rate itself"
         return (
-            f"that is {factor:.3g} times as much: is it {unit}? Return a factor, which is at most 1"
+            f"every step gets {factor:.3g} times as much as it should. "
+            "Return a factor of the learning rate, which reaches 1"
         )
     if shares.min() < -1e-6 or shares.max() > 1 + 1e-6:
         return "a factor should be between 0 and 1"
@@ -184,11 +203,9 @@ def odd_shares(
 
 def other_shares(got: Tensor, right: Tensor, total: int, warmup: int, steps: Sequence[int]) -> str:
     """Write the message about factors that are not odd in any known way."""
-    if (total, warmup) != SIZES[0]:
-        return "right for total = {}, warmup = {}: is a number fixed in your code?".format(
-            *SIZES[0]
-        )
-    return "the rise is (step + 1) / warmup, the fall 0.5 * (1 + cos(pi * t))"
+    if (total, warmup) == SIZES[0]:
+        return "the rise is (step + 1) / warmup, the fall 0.5 * (1 + cos(pi * t))"
+    return "right for total = {}, warmup = {}, but not here".format(*SIZES[0])
 
 
 def schedule_says(
@@ -286,7 +303,7 @@ COUNTS = {  # wrong accuracies: h predictions are correct in batches of n images
     "divided twice: a mean over images is already a fraction":
         lambda h, n: sum(per_batch(h, n)) / sum(n),
     "that is in percent: return a fraction from 0 to 1": lambda h, n: 100 * sum(h) / sum(n),
-    "is // used instead of /, or does nothing count as correct because argmax is missing?":
+    "no prediction counts as correct: is // used instead of /, or is argmax missing?":
         lambda h, n: 0,
     "that is the number of correct predictions: divide by the number of images":
         lambda h, n: sum(h),
@@ -309,6 +326,10 @@ LOGITS = {  # the same from the logits and labels of every batch
     "argmax runs over the images, dim 0, but the classes are dim 1":
         lambda x, y: fmean(
             [float(i) for a, b in zip(x, y, strict=True) for i in (a.argmax(0) == b)]
+        ),
+    "argmax() without an axis gives one number for the whole batch, but the classes are dim 1":
+        lambda x, y: fmean(
+            [float(i) for a, b in zip(x, y, strict=True) for i in (a.argmax() == b)]
         ),
     "takes the smallest logit (argmin), but the prediction is the largest":
         lambda x, y: sum(hits([-a for a in x], y)) / len(torch.cat(y)),
@@ -378,9 +399,11 @@ def observe_share(
         "calls the model in training mode, "
         "where dropout is active and statistics change: call model.eval() first",
     )
-    back = "mode, but is left in the other one: restore it with model.train(...)"
-    other = any(m.training != came for m in model.modules())
-    reject_if(other, f"the model came in {'training' if came else 'evaluation'} {back}")
+    mode = f"the model came in {'training' if came else 'evaluation'} mode"
+    back = "in the other one: restore it with model.train(...)"
+    reject_if(model.training != came, f"{mode}, but is left {back}")
+    layers = any(m.training != came for m in model.modules())
+    reject_if(layers, f"{mode}, and so does model.training say, but its layers are left {back}")
     graph = once and any(graph for _, graph in asked)
     reject_if(
         graph,
@@ -402,12 +425,13 @@ ACCURACY = Exercise(
         when=lambda *args: "",
         says="gives {got:.6g} {when}, wanted {right:.6g}: {message}",
         odd=odd_share,
+        in_every_case=True,
         unknown="count the images whose largest logit is that of the label",
     ),
     ideas={
         "the fraction of all images, whatever the size of the batches": [
             graded((5, 5), (1, 3), 5),
-            graded((6, 6, 1), (2, 5, 0), 5),
+            graded((6, 6, 1), (2, 4, 1), 5),
             graded((7, 7, 4), (7, 1, 3), 3),
             graded((9,), (4,), 10),
         ],

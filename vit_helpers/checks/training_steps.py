@@ -1,6 +1,5 @@
 """The steps of notebook 07: one on a batch (`train_step`), a pass over all batches (`fixed`)."""
 
-import copy
 import math
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -17,13 +16,13 @@ from vit_helpers.checks.engine.learning import (
     at_once,
     by_batch,
     first_wrong,
-    has_statistics,
     length_of,
     near,
     observe,
     problem,
     restless,
     rounded,
+    taught_with,
 )
 from vit_helpers.checks.engine.report import Function, variants
 
@@ -95,6 +94,11 @@ def plain_backward(loss: Tensor, max_norm: float) -> None:
     loss.backward()
 
 
+def the_loss(loss: float, logits: Tensor, labels: Tensor, norm: float) -> float:
+    """Return the loss, which is right."""
+    return loss
+
+
 def clamped_backward(loss: Tensor, max_norm: float) -> None:
     """Compute the gradients of a loss that is clamped at max_norm: 0 above it."""
     loss.clamp(max=max_norm).backward()
@@ -110,6 +114,7 @@ def step(
     loss: Callable[[Tensor, Tensor], Tensor] = F.cross_entropy,
     backward: Callable[[Tensor, float], None] = plain_backward,
     clip: Callable[[nn.Module, Any, float], None] = whole_norm,
+    give: Callable[[float, Tensor, Tensor, float], float] = the_loss,
 ) -> float:
     """Take one step on a batch and return its loss: the right answer, or a wrong one.
 
@@ -117,40 +122,29 @@ def step(
            the step, or "never"
     loss : (logits, labels) -> the loss; backward: what is called with it and max_norm
     clip : what changes the gradients before the step
+    give : (loss, logits, labels, norm of the gradient) -> the number that is returned
     """
     if reset == "before":
         optimizer.zero_grad()
-    value = loss(model(images), labels)
+    logits = model(images)
+    value = loss(logits, labels)
     backward(value, max_norm)
+    norm = length_of([p.grad for p in model.parameters()])
     if reset == "between":
         optimizer.zero_grad()
     clip(model, optimizer, max_norm)
     optimizer.step()
     if reset == "after":
         optimizer.zero_grad()
-    return value.item()
+    return give(value.item(), logits, labels, norm)
 
 
-def giving(rule: Function) -> Function:
-    """Make an answer that takes the right step and returns another number.
-
-    rule: (loss, model before the step, model after it, images, labels) -> the number
-    """
-
-    def answer(
-        model: nn.Module, images: Tensor, labels: Tensor, optimizer: Any, max_norm: float
-    ) -> float:
-        before = copy.deepcopy(model)
-        loss = step(model, images, labels, optimizer, max_norm)
-        return float(rule(loss, before, model, images, labels))
-
-    return answer
-
-
-def gradient_length(model: nn.Module, images: Tensor, labels: Tensor) -> float:
-    """Return the length of the gradient of the loss."""
-    loss = F.cross_entropy(model(images), labels)
-    return length_of(torch.autograd.grad(loss, list(model.parameters())))
+def computed_again(
+    model: nn.Module, images: Tensor, labels: Tensor, optimizer: Any, max_norm: float
+) -> float:
+    """Take the right step; return the loss after it."""
+    step(model, images, labels, optimizer, max_norm)
+    return F.cross_entropy(model(images), labels).item()
 
 
 def squared_difference(numbers: Tensor, labels: Tensor) -> Tensor:
@@ -174,6 +168,11 @@ LOSSES: dict[str, Function] = {  # wrong losses of logits x and labels y
         squared_difference,
 }  # fmt: skip
 STEPS: dict[str, dict[str, Any]] = {  # what `step` does in another way
+    "the gradient is that of the sum over the images, but should be that of their mean":
+        {
+            "loss": partial(F.cross_entropy, reduction="sum"),
+            "give": lambda loss, logits, labels, norm: loss / len(labels),
+        },
     "old gradients are not reset: backward adds to them. zero_grad belongs before backward":
         {"reset": "never"},
     "zero_grad comes after the step; call it before backward, or old gradients are used too":
@@ -203,14 +202,11 @@ STEPS: dict[str, dict[str, Any]] = {  # what `step` does in another way
     "but it is the square root of the sum of squares": {"clip": sum_of_numbers},
 }  # fmt: skip
 NUMBERS: dict[str, Function] = {  # wrong numbers beside a right step
-    "the loss is computed again after the step: return the one before it":
-        lambda loss, before, after, x, y: F.cross_entropy(after(x), y),
     "divided by the size of the batch twice: cross_entropy already returns the mean":
-        lambda loss, before, after, x, y: loss / len(y),
+        lambda loss, logits, labels, norm: loss / len(labels),
     "that is the accuracy":
-        lambda loss, before, after, x, y: (before(x).argmax(1) == y).float().mean(),
-    "that is the norm of the gradient":
-        lambda loss, before, after, x, y: gradient_length(before, x, y),
+        lambda loss, logits, labels, norm: (logits.argmax(1) == labels).float().mean().item(),
+    "that is the norm of the gradient": lambda loss, logits, labels, norm: norm,
 }  # fmt: skip
 
 
@@ -227,10 +223,8 @@ def other_weights(
     _: Any,
 ) -> str:
     """Say something of weights that no known mistake gives."""
-    clipped = f" and max_norm = {max_norm:g}" if max_norm < math.inf else ""
-    model = " and a model that has dropout and statistics" if has_statistics(start) else ""
-    wrong = "the weights are not those of one optimizer step per batch"
-    return f"with {optimizer}{clipped}{model}, {wrong}"
+    when = taught_with(start, optimizer, max_norm)
+    return f"{when}, the weights are not those of one optimizer step per batch"
 
 
 def step_says(part: str, got: Tensor, right: Tensor, message: str, *args: Any) -> str:
@@ -242,7 +236,8 @@ def step_says(part: str, got: Tensor, right: Tensor, message: str, *args: Any) -
 
 
 SGD, ADAMW = OPTIMIZERS
-batch = partial(problem, max_norm=1e6, old=True)
+# a norm that clips nothing, but is small enough that a gradient divided by it still counts
+batch = partial(problem, max_norm=100.0, old=True)
 LOSS_SIZES = [(10, 4), (3, 6), (3, 5), (10, 1)]  # classes, images
 TRAIN_STEP = Exercise(
     name="train_step",
@@ -251,6 +246,7 @@ TRAIN_STEP = Exercise(
     wording=Wording(
         when=lambda *args: "",
         says=step_says,
+        in_every_case=True,
         unknown={
             "weights": other_weights,
             "loss": "it should be the cross-entropy of model(images) and labels",
@@ -258,7 +254,7 @@ TRAIN_STEP = Exercise(
     ),
     ideas={
         "returns the loss of the batch, as a number": [
-            problem(SGD, K, (n,), 1e6, compared=("loss",)) for K, n in LOSS_SIZES
+            problem(SGD, K, (n,), 100.0, compared=("loss",)) for K, n in LOSS_SIZES
         ],
         "resets old gradients and takes one step, with SGD and with AdamW": [
             batch(SGD),
@@ -274,7 +270,8 @@ TRAIN_STEP = Exercise(
     },
     mistakes=variants(step, {message: {"loss": loss} for message, loss in LOSSES.items()})
     | variants(step, STEPS)
-    | {message: giving(rule) for message, rule in NUMBERS.items()},
+    | variants(step, {message: {"give": number} for message, number in NUMBERS.items()})
+    | {"the loss is computed again after the step: return the one before it": computed_again},
 )
 check_train_step = TRAIN_STEP.check
 
@@ -370,7 +367,7 @@ def other_mean(got: Tensor, right: Tensor, *args: Any) -> str:
     """Say something of a mean loss that no known mistake gives."""
     if rounded(got, right):
         return "is it rounded?"
-    return "weight each batch's loss by len(labels), divide by all images"
+    return "the mean over all images is wanted, in which every image counts the same"
 
 
 def epoch_says(
