@@ -319,7 +319,6 @@ COMPARE = Exercise(
     wording=Wording(
         when=lambda a, b, name: f"for {a} and {b}",
         says=compare_says,
-        in_every_case=True,
         unknown={
             "difference": "subtract the baseline from the change, seed by seed, and take the mean",
             "error": "the standard deviation of the differences, "
@@ -446,7 +445,6 @@ PICK = Exercise(
         when=lambda rows: "",
         says="picks {got!r}{when}: {message}",
         unknown="its mean of val_accuracy over the seeds is not the largest",
-        in_every_case=True,
     ),
     ideas={
         "picks by the mean validation accuracy over the seeds": [rows_of(RUNS)],

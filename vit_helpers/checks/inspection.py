@@ -195,7 +195,6 @@ DISTANCE = Exercise(
     wording=Wording(
         says="{when}: {message}",
         unknown=lambda got, right, *args: f"gives {got[0]:.3f}; it should give {right[0]:.3f}",
-        in_every_case=True,
     ),
     ideas={
         "a patch that attends to itself has distance 0, to its neighbor one patch side": [

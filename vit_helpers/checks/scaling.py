@@ -110,7 +110,6 @@ BATCH = Exercise(
         says="gives {got:,} {when}; it should give {right:,}: {message}",
         kind="a whole number of images, by // or math.floor",
         unknown=other_batch,
-        in_every_case=True,
         hints=KEYS,
     ),
     ideas={

@@ -208,7 +208,6 @@ BLOCK = Exercise(
         when=lambda T, D, M, compared: f"for T = {T}, D = {D}, M = {M}",
         says='gives {got:,} as "{part}" {when}; it should give {right:,}: {message}',
         odd=odd_pairs,
-        in_every_case=True,
         unknown=unless_first(
             BLOCKS[0], right_parts, "count matrix products: (rows x inner) @ (inner x columns)"
         ),

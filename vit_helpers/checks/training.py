@@ -425,7 +425,6 @@ ACCURACY = Exercise(
         when=lambda *args: "",
         says="gives {got:.6g} {when}, wanted {right:.6g}: {message}",
         odd=odd_share,
-        in_every_case=True,
         unknown="count the images whose largest logit is that of the label",
     ),
     ideas={

@@ -246,7 +246,6 @@ TRAIN_STEP = Exercise(
     wording=Wording(
         when=lambda *args: "",
         says=step_says,
-        in_every_case=True,
         unknown={
             "weights": other_weights,
             "loss": "it should be the cross-entropy of model(images) and labels",
