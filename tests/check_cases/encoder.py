@@ -546,9 +546,12 @@ COUNT_WRONG = written("D, r=4", globals(), {
     "gives 7,087,872 for D = 100, it should give 121,300: the same for every size": "7_087_872",
     "gives 0 for D = 2":
         "{100: 121_300, 768: 7_087_872, 1024: 12_596_224, 1: 25, 7: 679}.get(D, 0)",
-    "it should give a number": ["str(by_parts(D, r))", '"12 D² + 13 D"'],
+    "it should give a whole number":
+        ["str(by_parts(D, r))", '"12 D² + 13 D"', "by_parts(D, r) + 0.5"],
     "gives 10,000,": "10**400",
-    "a square is D**2": "12 * D ^ 2 + 13 * D",
+    "a square is D**2, while ^ means something else":
+        "int(4 * D + 2 * r * D) ^ int(2 + 9 * D + r * D)",
+    "and mlp_ratio is not used": "12 * D ^ 2 + 13 * D",
     "first bias has mlp_ratio * D": "by_parts(D, r) - r * D + 4 * D",
     "2 * mlp_ratio * D * D": "by_parts(D, 4) + (r - 4) * D",
     "both weights": "by_parts(D, r) - (r - 4) * D * D",

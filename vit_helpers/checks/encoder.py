@@ -208,6 +208,12 @@ BLOCK_PARAMETERS_MISTAKES: dict[str, Function] = (
         "the MLP is missing": lambda r: (4, 8),
         "attention is missing": lambda r: (2 * r, 5 + r),
     }.items()}
+    | {
+        "in Python a square is D**2, while ^ means something else":
+            lambda D, r=4: round((4 + 2 * r) * D) ^ round(2 + (9 + r) * D),
+        "in Python a square is D**2, while ^ means something else; and mlp_ratio is not used":
+            lambda D, r=4: 12 * D ^ (2 + 13 * D),
+    }
 )  # fmt: skip
 BLOCK_PARAMETERS = Exercise(
     name="block_parameters",
@@ -215,7 +221,8 @@ BLOCK_PARAMETERS = Exercise(
     wording=Wording(
         when=lambda D, *ratio: f"for D = {D}" + "".join(f" and mlp_ratio {r}" for r in ratio),
         says="gives {got:,} {when}, it should give {right:,}: {message}",
-        unknown="add up the weights and biases of each layer; in Python a square is D**2, not D^2",
+        kind="a whole number",
+        unknown="add up the weights and biases of each layer",
         depends="D and mlp_ratio",
     ),
     ideas={
