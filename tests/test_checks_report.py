@@ -58,8 +58,8 @@ def raises(error):
             "(view cannot merge axes",
         ),
         (
-            lambda: torch.ones(2) + (torch.ones(2), 0),
-            "[x] x: works: raises TypeError: unsupported operand type(s) for +: 'Tensor' and "
+            lambda: torch.ones(2) - (torch.ones(2), 0),
+            "[x] x: works: raises TypeError: unsupported operand type(s) for -: 'Tensor' and "
             "'tuple' (a tuple is used like a tensor",
         ),
         (3, "[x] x: got 3; pass the function"),

@@ -41,8 +41,7 @@ WRONG = {
         "after the square is taken": lambda H, P: (1 + len(range(0, H, P))) ** 2,
         "H // P needs parentheses": lambda H, P: H // (P * P) + 1,
         "H // P needs parentheses; and": lambda H, P: H // (P * P),
-        "twice the number along one side, but a square is needed":
-            lambda H, P: 1 + H // P + H // P,
+        "twice the number along one side, but a square is needed": lambda H, P: 1 + H // P + H // P,
         "a square is needed, and then add 1": lambda H, P: H // P + H // P,
         "gives '17'": lambda H, P: "17",
         "gives nan": lambda H, P: math.nan,
