@@ -145,6 +145,7 @@ FUNCTION_WRONG = WEIGHTS_WRONG | written("q, k, v", globals(), {
     "compares keys with keys": "soft(scaled(k, k))",
     "hides later tokens": "attention(q, k, v, lower(q))[1]",
     "the scores are not used": "soft(scores(q, k) * 0)",
+    "the first axis's length": "soft(scores(q, k) / len(q) ** 0.5)",
     "k is reshaped": "soft(k_reshaped(q, k) / q.shape[-1] ** 0.5)",
     "sum(-1, keepdim=True)": "torch.div(scaled(q, k).exp(), scaled(q, k).exp().sum(-1))",
     "the rows sum to 1, but": "soft(k_reshaped(q, k))", "the rows don't": "soft(scaled(q, k)) ** 2",
@@ -162,6 +163,16 @@ ATTENTION_WRONG |= written("q, k, v", globals(), {
             "both(soft(q @ k.transpose(0, 1) / q.shape[-1] ** 0.5), v)",
             "both(soft(q @ k.T / q.shape[-1] ** 0.5), v)",
         ],
+    "[-2, 1], but got 2). One image has only the axes T and d. Count axes from the end":
+        "both(soft(q @ k.transpose(1, 2) / q.shape[-1] ** 0.5), v)",
+    "q.shape[-1] is d": "[T for B, T, d in [q.shape]]",
+    "but q k^T multiplies (T, d) by (d, T)":
+        ["both(soft(q @ k / q.shape[-1] ** 0.5), v)", "both(soft(q * k / q.shape[-1] ** 0.5), v)"],
+    "weights @ v, in this order": "(v @ soft(scaled(q, k)), soft(scaled(q, k)))",
+    "torch.mm takes no axes in front": "both(soft(torch.mm(q, k.mT) / q.shape[-1] ** 0.5), v)",
+    "torch.bmm takes three": "both(soft(torch.bmm(q, k.mT) / q.shape[-1] ** 0.5), v)",
+    "raises TypeError: sqrt(): argument 'input' (position 1) must be Tensor, not int (for a plain":
+        "both(soft(scores(q, k) / torch.sqrt(q.shape[-1])), v)",
     "(numpy and detach() pass no gradient on":
         "[torch.tensor(x.numpy()) for x in attention(q, k, v)]",
     "gives shape (1, 3)":
@@ -221,7 +232,11 @@ MASK_WRONG = {
     "fills after the softmax": "both(soft(scaled(q, k)).masked_fill(~m, -math.inf), v)",
     "e^0 = 1": "fill(q, k, v, m, 0.0)",
     "adds the mask": "both(soft(scaled(q, k) + m), v)",
-    "still gets weight": ["fill(q, k, v, m, -4.0)", "fill(q, k, v, m, -20.0)"],
+    "still gets weight": [f"fill(q, k, v, m, -{number})" for number in (4, 20, 40, 60, 100)],
+    "when all scores are below zero: a hidden token still gets weight": "fill(q, k, v, m, -60.0)",
+    "that all queries may attend to": "fill(q, k, v, m.all(-2, keepdim=True))",
+    "that no query may attend to": "attention(q, k, v, m.any(-2)[..., None, :])",
+    "share the first row": "fill(q, k, v, m.narrow(-2, 0, 1))",
     "fills with plus infinity": "fill(q, k, v, m, math.inf)",
     "the mask is transposed": "fill(q, k, v, m.transpose(-2, -1))",
     "not divided by sqrt(d)": "both(soft(torch.where(m, scores(q, k), -math.inf)), v)",
@@ -274,7 +289,11 @@ SPLIT_WRONG = written(
 ) | {
     "every h-th component": split_to("b h t d", "(d h)"),
     "swap T and h": split_to("b t h d"),
-    "the heads come before": split_to("h b t d"),
+    "the heads come before": [split_to("h b t d"), lambda x, h: torch.stack(x.chunk(h, -1))],
+    "images and tokens are swapped": split_to("t b h d"),
+    "need an axis of their own": split_to("b (h t) d"),
+    "the heads are on the last axis": split_to("b t d h"),
+    "the images are cut, not the tokens": lambda x, h: torch.stack(x.split(-(-len(x) // h)), dim=1),
     "the last two axes are swapped": split_to("b h d t"),
     "h and d are swapped": split_to("b d t h", "(d h)"),
     "are merged into one axis": split_to("(b h) t d"),

@@ -593,10 +593,10 @@ RESIZE_WRONG = written(
     "repeats or truncates": listed(lambda x: x),
     "fills it with zeros": listed(torch.zeros_like),
     "moved to the end": at_the_end,
-    "shape with a class token, but from (4, 4) to (7, 7) without a class token it raises Runtime": always_splits,
-    "token, but from (4, 4) to (7, 7) without a class token it raises ValueError: the grid does": always_checked,
-    "shape without a class token, but from (4, 4) to (7, 7) with a class token it raises": never_splits,
-    "[x] resize_positions: from (3, 5) to (6, 4) with a class token it raises RuntimeError": square_grid,
+    "has the right shape with a class token, but from (4, 4)": always_splits,
+    "without a class token it raises ValueError: the grid does not fit": always_checked,
+    "has the right shape without a class token, but from (4, 4)": never_splits,
+    "[x] resize_positions: from (3, 5) to (6, 4) with a class token it raises": square_grid,
     "raise a ValueError": any_count,
 }
 
