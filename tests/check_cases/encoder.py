@@ -192,6 +192,16 @@ Convolved = module(
 )
 
 
+halves = module(
+    having(
+        one=lambda dim, hidden: nn.Linear(dim, hidden // 2),
+        two=lambda dim, hidden: nn.Linear(dim, hidden - hidden // 2),
+        out=lambda dim, hidden: nn.Linear(hidden, dim),
+    ),
+    lambda self, x: self.out(F.gelu(torch.cat([self.one(x), self.two(x)], -1))),
+)
+
+
 def gelu_too(x):
     return x * (1 + torch.erf(x / 2**0.5)) / 2
 
@@ -243,10 +253,10 @@ MLP_WRONG = MLP_NUMBERS_WRONG | written("dim, hidden", globals(), {
     "not in a plain list": Listed,
     "only the first layer is registered": of(Listed, place=0),
     "only the second layer is registered": of(Listed, place=1),
-    "build it from nn.Linear": module(
+    "each with a bias, so weights cannot be copied": [module(
         having(w=lambda dim, hidden: zeros(2 * dim * hidden + hidden + dim)),
         lambda self, x: x * self.w[0]
-    ),
+    ), halves],
     "fc2.weight":
         of(
             MLP,
@@ -327,6 +337,44 @@ class Planted(Torch):
         y = self.norm1(x)
         y, _ = self.attn(y, y, y)
         return x + self.mlp(self.norm2(x))
+
+
+class Cross(attention_cases.Separate):
+    """Queries, keys and values of different tokens."""
+
+    def forward(self, *tokens):
+        q, k, v = (
+            rearrange(f(x), "b t (h d) -> b h t d", h=self.heads)
+            for f, x in zip((self.q, self.k, self.v), tokens, strict=True)
+        )
+        return self.out(rearrange(F.scaled_dot_product_attention(q, k, v), "b h t d -> b t (h d)"))
+
+
+def crossed(inputs):
+    """A block whose attention has three inputs, made of norm1(x) and x."""
+
+    def forward(self, x):
+        x = x + self.attn(*inputs(self.norm1(x), x))
+        return x + self.mlp(self.norm2(x))
+
+    return of(Block, attention=Cross, forward=forward)
+
+
+class NormsInRows(Block):
+    """Scale and shift of each norm, or of both, in one parameter."""
+
+    rows = (0, 1), (0, 1)
+
+    def __init__(self, dim, num_heads):
+        super().__init__(dim, num_heads)
+        del self.norm1, self.norm2
+        self.norms = nn.ParameterList(zeros(len(rows), dim) for rows in self.rows)
+
+    def norm1(self, x):
+        return torch_norm(x, self.norms[0][0], self.norms[0][1])
+
+    def norm2(self, x):
+        return torch_norm(x, *self.norms[-1][-2:].flip(0))
 
 
 class Layer(nn.Module):
@@ -435,6 +483,8 @@ BLOCK_RIGHT = [
     encoder.Block, Block, OwnParts, LooseNorms, Torch, Layer, Apart,
     lambda dim, h, eps=1e-6: encoder.Block(dim, h),
     of(Block, make_mlp=MLP), of(Block, make_mlp=Formula),
+    NormsInRows, of(NormsInRows, rows=[range(4)]),
+    of(Block, attention=attention_cases.ADDED[1]),
     of(Block, attention=lambda dim, h: Heads(dim, h, *[dim // h] * 3 * h)),
     changed(
         lambda block: [
@@ -469,6 +519,17 @@ WAYS_WRONG = each(way, written("x, n, a, m, f", globals(), {
     "attention's result is subtracted": "x.sub(a(n(x)))",
 })) | {
     "attention's result is never used": Planted,
+    "only the queries are normalized": [
+        crossed(lambda y, x: (y, x, x)),
+        of(
+            Torch,
+            forward=lambda self, x: (
+                (y := x + self.attn(self.norm1(x), x, x)[0]) + self.mlp(self.norm2(y))
+            ),
+        ),
+    ],
+    "the queries are not normalized": crossed(lambda y, x: (x, y, y)),
+    "the values are not normalized": crossed(lambda y, x: (y, y, x)),
     "the norms come after the sums": [way(norm_last), of(Layer, options={"norm_first": False})],
     "the residual connections add normalized tokens": way(normed_stream),
 }  # fmt: skip
@@ -502,14 +563,20 @@ BLOCK_WRONG |= {
     "one LayerNorm is missing": changed(lambda block: setattr(block, "norm2", block.norm1)),
     "one LayerNorm too many":
         changed(lambda block: setattr(block, "norm3", nn.LayerNorm(width(block)))),
-    "a LayerNorm and the output projection":
+    "for +: 'Tensor' and 'tuple' (a tuple is used like a tensor": of(
+        Torch, forward=lambda self, x: x + self.attn(x, x, x)
+    ),
+    "so weights cannot be copied": of(Block, attention=attention_cases.ADDED[0]),
+    "a LayerNorm is missing, and one of attention's four D x D layers":
         changed(
             lambda block: (
                 setattr(block, "norm2", block.norm1), setattr(block.attn, "proj", nn.Identity())
             ),
         ),
-    "the output projection of attention is missing":
+    "one of attention's four D x D layers is missing": [
         changed(lambda block: setattr(block.attn, "proj", nn.Identity())),
+        of(Block, attention=attention_cases.Shared),
+    ],
     "attention is missing": of(Block, attention=no_part),
     "the MLP is missing": of(Block, make_mlp=no_part),
     "the MLP's layers have no biases": of(Block, make_mlp=NO_BIAS[1]),
