@@ -66,6 +66,11 @@ def std(x, correction=0):
     return x.std(-1, keepdim=True, correction=correction)
 
 
+def unbiased(x):
+    """x.var of torch, which warns for a single number"""
+    return center(x).square().sum(-1, keepdim=True) / (x.shape[-1] - 1)
+
+
 def root(x, eps):
     return (std(x) ** 2 + eps).sqrt()
 
@@ -84,8 +89,11 @@ NORM_WRONG = each(over, written("n", globals(), {
     "one mean and variance": "(-2, -1)",
     "one mean and variance for all numbers": "list(range(n))",
 })) | written("x, w, b, eps=1e-6", globals(), {
-    "divides by D - 1 in the variance, but": "by_hand(x, w, b, eps, correction=x.shape[-1] > 1)",
-    "divides by D - 1 in the variance, and eps": "center(x) / (std(x, 1) + eps) * w + b",
+    "divides by D - 1 in the variance, but": "center(x) / (unbiased(x) + eps).sqrt() * w + b",
+    "divides by D - 1 in the variance, and eps": "center(x) / (unbiased(x).sqrt() + eps) * w + b",
+    "and there is no eps": "center(x) / unbiased(x) ** 0.5 * w + b",
+    "The norm is over the last axis alone":
+        ["F.layer_norm(x, x.shape, w, b, eps)", "F.layer_norm(x, x.shape[1:], w, b, eps)"],
     "eps is outside the square root": "center(x) / (std(x) + eps) * w + b",
     "there is no eps": "center(x) / std(x) * w + b",
     "missing or far too small": "(center(x) / std(x)).nan_to_num() * w + b",

@@ -545,7 +545,7 @@ BLOCK_WRONG = {
     says: cls[-1] if isinstance(cls, list) else cls
     for says, cls in encoder_cases.BLOCK_WRONG.items()
 }
-OF_BLOCKS = list(PASSES["block"])[1:]  # the first is the model's own
+OF_BLOCKS = list(PASSES["block"])[2:]  # the first two are the model's own
 MODEL_WRONG = each(reads, written("x, head", globals(), {
     "D numbers, so the head is missing": "x[:, 0]", "a result for every token": "head(x)",
     "gives shape": ["head(x[:, 0]).argmax(-1)", "head(x[0])"],
@@ -561,7 +561,12 @@ MODEL_WRONG = each(reads, written("x, head", globals(), {
     "Are the blocks called": "z", "only the first block is applied": "run(blocks[:1], z)",
     "every block is applied twice": "run(blocks * 2, z)",
     "from last to first": "run(reversed(blocks), z)",
-    "reads the input of the first one, but": "[block(z) for block in blocks][-1]",
+    "only the result of the last block counts":
+        ["[block(z) for block in blocks][-1]", "blocks[-1](z)"],
+    "the first block is applied again and again": "run([blocks[0] for block in blocks], z)",
+    "the last block is never applied": "run(blocks[: len(blocks) - 1], z)",
+    "the first block is never applied": "run(blocks[1 - len(blocks) :] * (len(blocks) > 1), z)",
+    "the logits are not. Compare patches": "blocks[-1](run(blocks, z))",
     "the results are added": "torch.stack([block(z) for block in blocks]).mean(0)",
     "around all blocks": "z + run(blocks, z)",
     "adds a residual connection around a block":
@@ -665,7 +670,12 @@ MODEL_WRONG = each(reads, written("x, head", globals(), {
             ),
         ),
     ],
-    "attention has an output projection": with_part("attn.proj", lambda d, h: nn.Identity()),
+    "(queries, keys, values, output projection), but one is missing":
+        with_part("attn.proj", lambda d, h: nn.Identity()),
+    "attention has a single head": with_part("attn", lambda d, h: MultiHeadAttention(d, 1)),
+    "'tuple' (a tuple is used like a tensor": with_part(
+        "mlp", lambda d, h: module(having(fc=nn.Linear), lambda self, x: (self.fc(x), x))(d, d)
+    ),
     "the MLP is not 4 D wide":
         [
             with_part("mlp", lambda d, h: MLP(d, 2 * d)),

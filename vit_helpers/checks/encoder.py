@@ -38,10 +38,10 @@ def normed(
     A mistake is another choice of axes, or another way to make y of x, x - mean, variance and eps.
     """
     axis = axes(x.ndim)
-    c, v = (
-        x - x.mean(axis, keepdim=True),
-        x.var(axis, keepdim=True, correction=min(correction, x.shape[-1] - 1)),
-    )
+    c = x - x.mean(axis, keepdim=True)
+    squares = c.square().sum(axis, keepdim=True)
+    # of one number and with a correction it is 0 / 0, as x.var gives it with a warning
+    v = squares / (x.numel() // squares.numel() - correction)
     return affine(divide(x, c, v, eps_of(eps)), w, b)
 
 
@@ -71,6 +71,8 @@ NORMS = variants(normed, {
     "use unbiased=False or correction=0": {"correction": 1},
     "divides by D - 1 in the variance, and eps is outside the square root":
         {"correction": 1, "divide": outside},
+    "divides by D - 1 in the variance (use unbiased=False or correction=0), and there is no eps":
+        {"correction": 1, "eps_of": lambda eps: 0.0},
     "eps is outside the square root, but it must be added to the variance, inside":
         {"divide": outside},
     "eps is squared, missing or far too small; add it to the variance as it is, "
@@ -137,7 +139,8 @@ LAYER_NORM = Exercise(
         unknown="the shape is right, but the numbers are not: (x - mean) / sqrt(variance + eps)",
         hints={
             "must match the size": "Do the lengths not match? "
-            "keepdim=True in mean and var keeps the axis, (..., 1)"
+            "keepdim=True in mean and var keeps the axis, (..., 1)",
+            "normalized_shape": "The norm is over the last axis alone, so its shape is (D,)",
         },
     ),
     contract=Contract(case=tokens(2, 5, 6)),
