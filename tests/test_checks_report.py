@@ -51,6 +51,17 @@ def raises(error):
             lambda: torch.ones(6).reshape(4),
             "[x] x: works: raises RuntimeError: shape '[4]' is invalid for input of size 6 (the",
         ),
+        (
+            lambda: torch.ones(2, 3, 4).transpose(1, 2).view(2, 12),
+            "[x] x: works: raises RuntimeError: view size is not compatible with input tensor's "
+            "size and stride (at least one dimension spans across two contiguous subspaces). "
+            "(view cannot merge axes",
+        ),
+        (
+            lambda: torch.ones(2) - (torch.ones(2), 0),
+            "[x] x: works: raises TypeError: unsupported operand type(s) for -: 'Tensor' and "
+            "'tuple' (a tuple is used like a tensor",
+        ),
         (3, "[x] x: got 3; pass the function"),
         (Unwritable(), "[x] x: got a Unwritable; pass"),
         (lambda: None, "[v] x: works"),

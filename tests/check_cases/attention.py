@@ -145,6 +145,7 @@ FUNCTION_WRONG = WEIGHTS_WRONG | written("q, k, v", globals(), {
     "compares keys with keys": "soft(scaled(k, k))",
     "hides later tokens": "attention(q, k, v, lower(q))[1]",
     "the scores are not used": "soft(scores(q, k) * 0)",
+    "the first axis's length": "soft(scores(q, k) / len(q) ** 0.5)",
     "k is reshaped": "soft(k_reshaped(q, k) / q.shape[-1] ** 0.5)",
     "sum(-1, keepdim=True)": "torch.div(scaled(q, k).exp(), scaled(q, k).exp().sum(-1))",
     "the rows sum to 1, but": "soft(k_reshaped(q, k))", "the rows don't": "soft(scaled(q, k)) ** 2",
@@ -162,6 +163,16 @@ ATTENTION_WRONG |= written("q, k, v", globals(), {
             "both(soft(q @ k.transpose(0, 1) / q.shape[-1] ** 0.5), v)",
             "both(soft(q @ k.T / q.shape[-1] ** 0.5), v)",
         ],
+    "[-2, 1], but got 2). One image has only the axes T and d. Count axes from the end":
+        "both(soft(q @ k.transpose(1, 2) / q.shape[-1] ** 0.5), v)",
+    "q.shape[-1] is d": "[T for B, T, d in [q.shape]]",
+    "but q k^T multiplies (T, d) by (d, T)":
+        ["both(soft(q @ k / q.shape[-1] ** 0.5), v)", "both(soft(q * k / q.shape[-1] ** 0.5), v)"],
+    "weights @ v, in this order": "(v @ soft(scaled(q, k)), soft(scaled(q, k)))",
+    "torch.mm takes no axes in front": "both(soft(torch.mm(q, k.mT) / q.shape[-1] ** 0.5), v)",
+    "torch.bmm takes three": "both(soft(torch.bmm(q, k.mT) / q.shape[-1] ** 0.5), v)",
+    "raises TypeError: sqrt(): argument 'input' (position 1) must be Tensor, not int (for a plain":
+        "both(soft(scores(q, k) / torch.sqrt(q.shape[-1])), v)",
     "(numpy and detach() pass no gradient on":
         "[torch.tensor(x.numpy()) for x in attention(q, k, v)]",
     "gives shape (1, 3)":
@@ -221,7 +232,11 @@ MASK_WRONG = {
     "fills after the softmax": "both(soft(scaled(q, k)).masked_fill(~m, -math.inf), v)",
     "e^0 = 1": "fill(q, k, v, m, 0.0)",
     "adds the mask": "both(soft(scaled(q, k) + m), v)",
-    "still gets weight": ["fill(q, k, v, m, -4.0)", "fill(q, k, v, m, -20.0)"],
+    "still gets weight": [f"fill(q, k, v, m, -{number})" for number in (4, 20, 40, 60, 100)],
+    "when all scores are below zero: a hidden token still gets weight": "fill(q, k, v, m, -60.0)",
+    "that all queries may attend to": "fill(q, k, v, m.all(-2, keepdim=True))",
+    "that no query may attend to": "attention(q, k, v, m.any(-2)[..., None, :])",
+    "share the first row": "fill(q, k, v, m.narrow(-2, 0, 1))",
     "fills with plus infinity": "fill(q, k, v, m, math.inf)",
     "the mask is transposed": "fill(q, k, v, m.transpose(-2, -1))",
     "not divided by sqrt(d)": "both(soft(torch.where(m, scores(q, k), -math.inf)), v)",
@@ -274,7 +289,11 @@ SPLIT_WRONG = written(
 ) | {
     "every h-th component": split_to("b h t d", "(d h)"),
     "swap T and h": split_to("b t h d"),
-    "the heads come before": split_to("h b t d"),
+    "the heads come before": [split_to("h b t d"), lambda x, h: torch.stack(x.chunk(h, -1))],
+    "images and tokens are swapped": split_to("t b h d"),
+    "need an axis of their own": split_to("b (h t) d"),
+    "the heads are on the last axis": split_to("b t d h"),
+    "the images are cut, not the tokens": lambda x, h: torch.stack(x.split(-(-len(x) // h)), dim=1),
     "the last two axes are swapped": split_to("b h d t"),
     "h and d are swapped": split_to("b d t h", "(d h)"),
     "are merged into one axis": split_to("(b h) t d"),
@@ -383,6 +402,55 @@ def mixing(weights):
     return of(mix=lambda self, q, k, v: weights(q, k, v) @ v)
 
 
+class Added(Separate):
+    """Every head has an output projection of its own; the results are added, with one bias."""
+
+    loose = True
+
+    def __init__(self, width, heads):
+        super().__init__(width, heads)
+        del self.out
+        self.outs = nn.ModuleList(
+            nn.Linear(width // heads, width, bias=i == 0 and not self.loose) for i in range(heads)
+        )
+        if self.loose:
+            self.bias = zeros(1, 1, width)
+
+    def forward(self, tokens):
+        q, k, v = (
+            rearrange(f(tokens), "b t (h d) -> h b t d", h=self.heads)
+            for f in (self.q, self.k, self.v)
+        )
+        heads = F.scaled_dot_product_attention(q, k, v)
+        out = sum(layer(head) for layer, head in zip(self.outs, heads, strict=True))
+        return out + self.bias if self.loose else out
+
+
+class Shared(Separate):
+    """The same layer for two of queries, keys and values, or for all three."""
+
+    shared = "q"
+
+    def __init__(self, width, heads):
+        super().__init__(width, heads)
+        for name in self.shared:
+            setattr(self, name, self.k)
+
+
+class WholeWidth(nn.Module):
+    """Heads of the whole width, side by side or added."""
+
+    def __init__(self, dim, num_heads, added=False):
+        super().__init__()
+        self.heads = nn.ModuleList(nn.Linear(dim, 3 * dim) for _ in range(num_heads))
+        self.added = added
+        self.proj = nn.Linear(dim if added else num_heads * dim, dim)
+
+    def forward(self, x):
+        heads = [F.scaled_dot_product_attention(*qkv(x).chunk(3, -1)) for qkv in self.heads]
+        return self.proj(sum(heads) if self.added else torch.cat(heads, -1))
+
+
 def per_head(dim, num_heads):
     return nn.ModuleList(nn.Linear(dim, dim // num_heads) for _ in range(num_heads))
 
@@ -458,7 +526,45 @@ def after(change):
 
 
 ROWS = [rows(" ".join(order)) for order in permutations("khd")]
-MODULE_RIGHT = [Base, Separate, HeadByHead, Lists, Torch, *TURNED, Lazy, *ROWS]
+ADDED = [Added, of(Added, loose=False)]
+MODULE_RIGHT = [Base, Separate, HeadByHead, Lists, Torch, *TURNED, Lazy, *ROWS, *ADDED]
+
+
+def cut_as(cut):
+    """The 3 D numbers of a token cut in another way."""
+
+    def forward(self, x):
+        q, k, v = cut(self.qkv(x))
+        q, k, v = map(self.split, (q, k, v))
+        return self.project(self.merge(self.mix(q, k, v)))
+
+    return of(forward=forward)
+
+
+ERRORS_WRONG = {  # an error tells what went wrong
+    "T and h have to be swapped twice": [
+        of(merge=lambda self, values: values.flatten(2)),
+        of(split=lambda self, x: x.unflatten(2, (self.num_heads, -1))),
+    ],
+    "are these the attention weights": of(mix=lambda self, q, k, v: attention(q, k, v)[1]),
+    "is multiplied by (B, h, T, d). Swap the last": mixing(lambda q, k, v: soft(q @ k)),
+    "Axis 1 holds 3 heads in one tensor": [
+        mixing(lambda q, k, v: soft(q @ k.transpose(1, 2))),
+        mixing(lambda q, k, v: soft(q @ k.T)),
+    ],
+    "There are as many parts as images. Cut":
+        [cut_as(lambda qkv: qkv.chunk(3)), cut_as(lambda qkv: qkv)],
+    "got 1). Cut q, k and v along the last axis": cut_as(lambda qkv: qkv.split(12)),
+    "'tuple' object has no attribute 'transpose' (a tuple is used like a tensor":
+        of(mix=lambda self, q, k, v: attention(q, k, v)),
+    "must be Tensor, not tuple (a tuple is used like a tensor":
+        of(merge=lambda self, values: attention(values, values, values)),
+    "two contiguous subspaces). (view cannot merge axes that a transpose or permute has moved. ": [
+        of(split=lambda self, x: x.view(len(x), self.num_heads, x.shape[1], -1),
+           merge=lambda self, v: v.transpose(1, 2).view(len(v), v.shape[2], -1)),
+        of(merge=lambda self, v: v.transpose(1, 2).view(len(v), v.shape[2], -1)),
+    ],
+}  # fmt: skip
 MODULE_WRONG = each(mixing, WEIGHTS_WRONG) | each(mixing, written("q, k, v", globals(), {
     "divides once too often": "soft(scaled(q, k)) / q.shape[-1] ** 0.5",
     "divides by T,": "soft(scores(q, k) / len(q[0, 0]))",
@@ -466,10 +572,17 @@ MODULE_WRONG = each(mixing, WEIGHTS_WRONG) | each(mixing, written("q, k, v", glo
 })) | {
     "adds v to": of(mix=lambda self, q, k, v: attention(q, k, v)[0].add(v)),
     "build it from nn.Linear": of(with_part(b=lambda dim: zeros(3 * dim)), bias=False),
-    "a single view mixes the tokens": [
+    "a single view splits (B, T, D) into heads":
         of(split=lambda self, x: x.reshape(x.shape[0], self.num_heads, x.shape[1], -1)),
-        of(merge=lambda self, v: v.reshape(v.shape[0], v.shape[2], -1)),
-    ],
+    "a single view merges (B, h, T, d)":
+        of(merge=lambda self, v: v.reshape(len(v), len(v[0][0]), -1)),
+    "single views split into heads and merge them": of(
+        split=lambda self, x: x.reshape(x.shape[0], self.num_heads, x.shape[1], -1),
+        merge=lambda self, v: v.flatten(1).unflatten(1, (v.shape[2], -1)),
+    ),
+    "depends on the order of the tokens": after(lambda self, x, y: y + y.cumsum(1)),
+    "h and d are swapped":
+        of(split=lambda self, x: rearrange(x, "b t (h d) -> b h t d", d=self.num_heads)),
     "images mix": [of(forward=bare_qkv), Planted],
     "right for a single head": of(split=lambda self, x: x[:, None]),
     "the heads are interleaved": rows("k h d", "b h t d -> b t (d h)"),
@@ -498,9 +611,13 @@ MODULE_WRONG = each(mixing, WEIGHTS_WRONG) | each(mixing, written("q, k, v", glo
         of(forward=lambda self, x: Base.forward(self, F.layer_norm(x, x.shape[2:]))),
     "no gradient reaches proj.weight":
         with_part(proj=lambda dim: nn.Linear(dim, dim).requires_grad_(False)),
-    "the output projection is missing": of(proj_layer=False, project=lambda self, x: x),
-    "the output projection and the biases are missing":
+    "output projection) is missing":
+        [of(Shared), of(proj_layer=False, project=lambda self, x: x)],
+    "output projection) is missing, and so are the biases":
         of(proj_layer=False, project=lambda self, x: x, bias=False),
+    "output projection) are missing": of(Shared, shared="qv"),
+    "the whole width D, but they should have d = D / h numbers": WholeWidth,
+    "side by side and not added up": lambda dim, h: WholeWidth(dim, h, added=True),
     ": the biases are missing": of(bias=False, out_bias=False),
     "queries, keys and values have no bias": of(bias=False),
     "the output projection has no bias": of(out_bias=False),
@@ -509,10 +626,20 @@ MODULE_WRONG = each(mixing, WEIGHTS_WRONG) | each(mixing, written("q, k, v", glo
     "one LayerNorm too many": with_part(norm=nn.LayerNorm),
 }  # fmt: skip
 FIX_WRONG = MODULE_WRONG | {
-    "gives shape": [
+    "B and T are swapped once": [
         of(Planted, forward=lambda self, x: Torch.forward(self, x.transpose(0, 1))),
         of(Planted, forward=lambda self, x: Torch.forward(self, x).transpose(0, 1)),
     ],
+    "The last axis has to stay D":
+        of(Planted, forward=lambda self, x: Torch.forward(self, x.mT).mT),
+    "need the same order of B and T":
+        of(Planted, forward=lambda self, x: self.attn(x.transpose(0, 1), x, x)[0].transpose(0, 1)),
+    "nn.MultiheadAttention(...) itself":
+        of(Planted, forward=lambda self, x: self.attn(x, x, x, batch_first=True)[0]),
+    "(a tuple is used like a tensor": of(
+        Planted,
+        forward=lambda self, x: self.attn(*[x.transpose(0, 1)] * 3).transpose(0, 1),
+    ),
     "[x] fix":
         of(
             Planted,
@@ -543,6 +670,7 @@ RIGHT = {
 WRONG = {
     "attention": ATTENTION_WRONG, "mask": MASK_WRONG, "split_heads": SPLIT_WRONG, "fix": FIX_WRONG,
     "multi_head": MODULE_WRONG
+    | ERRORS_WRONG
     | {
         "projects only its own slice": Slices,
         "has no parameters": lambda dim, heads: nn.Identity(),

@@ -8,6 +8,7 @@ from einops import rearrange, repeat
 from torch import nn
 
 from check_cases import each, having, module, written, zeros
+from check_cases.patches import square_only
 from vit_helpers.embeddings import TokenEmbed, resize_positions, sincos_1d, sincos_positions
 from vit_helpers.patches import patchify
 
@@ -60,6 +61,24 @@ def normed(**norms):
     )
 
 
+def center(x):
+    return x - x.mean(-1, keepdim=True)
+
+
+by_channel = module(
+    having(
+        convs=lambda P, C, D: nn.ModuleList(nn.Conv2d(1, D, P, stride=P) for _ in range(C)),
+    ),
+    lambda self, x: sum(
+        conv(channel).flatten(2).mT for conv, channel in zip(self.convs, x.split(1, 1), strict=True)
+    ),
+)
+twice_linear = module(
+    having(proj=lambda P, C, D: nn.Sequential(nn.Linear(C * P * P, D), nn.Linear(D, D))),
+    lambda self, x: self.proj(patchify(x, self.sizes[0])),
+)
+
+
 def before(P, C, D):
     return nn.LayerNorm(C * P * P)
 
@@ -83,10 +102,15 @@ PATCH_RIGHT = [
 PATCH_WRONG = each(conv_of, written("x", globals(), {
     "flatten the grid, then move D to the end": "x", "N and D": "x.flatten(2)",
     "put the rows": "x.movedim(1, -1)",
+    "it moves no numbers; use transpose(1, 2)":
+        ["x.flatten(2).view(len(x), -1, x.shape[1])", "x.reshape(len(x), -1, x.shape[1])"],
+    "top to bottom first, but": "x.permute(0, 3, 2, 1).reshape(len(x), -1, x.shape[1])",
 })) | each(linear_of, written("self, y", globals(), {
     "the class token is added later":
         "torch.cat([y[:, :1], y], 1)",
     "the tokens are not in the order of the patches": "y.flip(1)",
+    "it moves no numbers": "y.transpose(1, 2).contiguous().view(y.shape)",
+    "the bias is never added": "y - self.proj.bias",
     "is random inside forward":
         "nn.Linear(self.proj.in_features, y.shape[2])(torch.ones(self.proj.in_features)) + y",
     "is not linear": "F.gelu(y)", "gives different numbers from PatchEmbed": "y * self.sizes[0]",
@@ -94,13 +118,21 @@ PATCH_WRONG = each(conv_of, written("x", globals(), {
     "not yet projected": module(linear, lambda self, x: patchify(x, self.sizes[0])),
     "the patches overlap": conv_of(stride=1),
     "has padding": conv_of(padding=1),
-    "Did you reshape without a permute?":
+    "the pieces are rows of pixels and not squares":
         linear_of(cut=lambda x, P: x.flatten(1).unflatten(1, (-1, x.shape[1] * P * P))),
+    "right for square images only": linear_of(cut=square_only),
+    "subtracts each patch's mean": linear_of(cut=lambda x, P: center(cut("b (r s) (c p q)")(x, P))),
+    "changing one patch changes several tokens":
+        linear_of(cut=lambda x, P: patchify(x - x.mean((1, 2, 3), keepdim=True), P)),
+    "changing a patch changes no token":
+        linear_of(cut=lambda x, P: F.pad(patchify(x, P)[:, :-1], (0, 0, 0, 1))),
+    "each channel has a projection with its own bias": by_channel,
+    "learns 176 numbers, but should learn 104": twice_linear,
     "top to bottom first": linear_of(cut=cut("b (s r) (c p q)")),
     "a bias of D": conv_of(bias=False),
-    "no LayerNorm here, before the": normed(before=before),
-    "no LayerNorm here, after the": normed(after=after),
-    "no LayerNorm here, before and after the": normed(before=before, after=after),
+    "no norm here, before the": normed(before=before),
+    "no norm here, after the": normed(after=after),
+    "no norm here, before and after the": normed(before=before, after=after),
     "learns 11 numbers, but should": module(
         having(proj=lambda *sizes: nn.Linear(10, 1), D=lambda *sizes: sizes[2]),
         lambda self, x: patchify(x, self.sizes[0]).mean(-1, keepdim=True).expand(-1, -1, self.D),
@@ -200,12 +232,13 @@ CLASS_WRONG = each(tokens_of, SHAPES_WRONG) | each(tokens_of, written("self, x",
         tokens_of(lambda self, x: torch.cat([self.cls[: len(x)], x], dim=1), tokens_for(32)),
         tokens_of(lambda self, x: torch.cat([x.mean(1, keepdim=True) + 0 * self.cls, x], dim=1)),
     ],
-    "learns 32 vectors, but the class token is one vector of D = 6, whatever the batch size":
+    "as many as 32 vectors, but the class token is one vector of D = 6, whatever the batch size":
         tokens_of(
             lambda self, x: torch.cat([self.cls[:1].expand(len(x), -1, -1), x], dim=1),
             tokens_for(32),
         ),
-    "learns 8 vectors": tokens_of(front, having(**TOKEN, fc=lambda D: nn.Linear(D, D))),
+    "learns 48 numbers, as many as 8 vectors":
+        tokens_of(front, having(**TOKEN, fc=lambda D: nn.Linear(D, D))),
     "not a registered parameter": [
         tokens_of(lambda self, x: F.pad(x, (0, 0, 1, 0)), having()),
         tokens_of(front, plain_token),
@@ -377,7 +410,7 @@ SINCOS_WRONG = {
     "these positions are fixed": "nn.Parameter(sincos_positions(grid, dim))",
     "instead of adding them": "sincos_positions(grid, dim)[:, : dim // 2]",
     "each axis gets half of the width": "sincos_loop(grid, 2 * dim)",
-    "(0, 0) should": "sincos_loop(grid, dim) + 0.5",
+    "(0, 0) should contain only sin 0 = 0 and cos 0 = 1, each": "sincos_loop(grid, dim) + 0.5",
     "gives the wrong numbers for grid": "sincos_positions((9, 9), dim)[: grid[0] * grid[1]]",
     "gives complex numbers": "sincos_positions(grid, dim) * 1j",
     "gives whole numbers": "sincos_positions(grid, dim).round().int()",
@@ -387,9 +420,9 @@ SINCOS_WRONG = {
     "sines and cosines alternate": reordered("n (a i w)"),
     "contains the right numbers in a different order": reordered("n (w a i)"),
     "adds row and column at full width": full_width,
-    "contains only sines":
+    "is all zeros, as if there were no cosines":
         [one_wave(torch.sin), lambda grid, dim: one_wave(torch.sin)(grid, dim)[:, ::2]],
-    "contains only cosines": one_wave(torch.cos),
+    "is all ones, as if there were no sines": one_wave(torch.cos),
 }  # fmt: skip
 
 
@@ -477,6 +510,32 @@ def in_place(pos, grid, new):
     return resized(pos, grid, new) / 2
 
 
+def always_splits(pos, grid, new):
+    """As published for models that have a class token."""
+    first, x = pos[:, :1], pos[:, 1:]
+    x = F.interpolate(x.reshape(1, *grid, -1).permute(0, 3, 1, 2), new, mode="bicubic")
+    return torch.cat([first, x.permute(0, 2, 3, 1).flatten(1, 2)], 1)
+
+
+def always_checked(pos, grid, new):
+    if pos.shape[1] != grid[0] * grid[1] + 1:
+        raise ValueError("the grid does not fit")
+    return always_splits(pos, grid, new)
+
+
+def never_splits(pos, grid, new):
+    x = F.interpolate(pos.reshape(1, *grid, -1).movedim(3, 1), new, mode="bicubic")
+    return x.flatten(2).mT
+
+
+def square_grid(pos, grid, new):
+    """The grid is guessed from the number of positions."""
+    first, x = parts_of(pos, grid)
+    side = int(x.shape[1] ** 0.5)
+    x = F.interpolate(x.mT.unflatten(2, (side, side)), new, mode="bicubic")
+    return torch.cat([first, x.flatten(2).mT], 1)
+
+
 def number_unchanged(pos, grid, new):
     """A shortcut seen in the wild: nothing to do where the NUMBER of patches stays the same."""
     return pos if pos.shape[1] - new[0] * new[1] in (0, 1) else resized(pos, grid, new)
@@ -534,6 +593,10 @@ RESIZE_WRONG = written(
     "repeats or truncates": listed(lambda x: x),
     "fills it with zeros": listed(torch.zeros_like),
     "moved to the end": at_the_end,
+    "has the right shape with a class token, but from (4, 4)": always_splits,
+    "without a class token it raises ValueError: the grid does not fit": always_checked,
+    "has the right shape without a class token, but from (4, 4)": never_splits,
+    "[x] resize_positions: from (3, 5) to (6, 4) with a class token it raises": square_grid,
     "raise a ValueError": any_count,
 }
 

@@ -66,6 +66,11 @@ def std(x, correction=0):
     return x.std(-1, keepdim=True, correction=correction)
 
 
+def unbiased(x):
+    """x.var of torch, which warns for a single number"""
+    return center(x).square().sum(-1, keepdim=True) / (x.shape[-1] - 1)
+
+
 def root(x, eps):
     return (std(x) ** 2 + eps).sqrt()
 
@@ -84,8 +89,11 @@ NORM_WRONG = each(over, written("n", globals(), {
     "one mean and variance": "(-2, -1)",
     "one mean and variance for all numbers": "list(range(n))",
 })) | written("x, w, b, eps=1e-6", globals(), {
-    "divides by D - 1 in the variance, but": "by_hand(x, w, b, eps, correction=x.shape[-1] > 1)",
-    "divides by D - 1 in the variance, and eps": "center(x) / (std(x, 1) + eps) * w + b",
+    "divides by D - 1 in the variance, but": "center(x) / (unbiased(x) + eps).sqrt() * w + b",
+    "divides by D - 1 in the variance, and eps": "center(x) / (unbiased(x).sqrt() + eps) * w + b",
+    "and there is no eps": "center(x) / unbiased(x) ** 0.5 * w + b",
+    "The norm is over the last axis alone":
+        ["F.layer_norm(x, x.shape, w, b, eps)", "F.layer_norm(x, x.shape[1:], w, b, eps)"],
     "eps is outside the square root": "center(x) / (std(x) + eps) * w + b",
     "there is no eps": "center(x) / std(x) * w + b",
     "missing or far too small": "(center(x) / std(x)).nan_to_num() * w + b",
@@ -192,6 +200,16 @@ Convolved = module(
 )
 
 
+halves = module(
+    having(
+        one=lambda dim, hidden: nn.Linear(dim, hidden // 2),
+        two=lambda dim, hidden: nn.Linear(dim, hidden - hidden // 2),
+        out=lambda dim, hidden: nn.Linear(hidden, dim),
+    ),
+    lambda self, x: self.out(F.gelu(torch.cat([self.one(x), self.two(x)], -1))),
+)
+
+
 def gelu_too(x):
     return x * (1 + torch.erf(x / 2**0.5)) / 2
 
@@ -243,10 +261,10 @@ MLP_WRONG = MLP_NUMBERS_WRONG | written("dim, hidden", globals(), {
     "not in a plain list": Listed,
     "only the first layer is registered": of(Listed, place=0),
     "only the second layer is registered": of(Listed, place=1),
-    "build it from nn.Linear": module(
+    "each with a bias, so weights cannot be copied": [module(
         having(w=lambda dim, hidden: zeros(2 * dim * hidden + hidden + dim)),
         lambda self, x: x * self.w[0]
-    ),
+    ), halves],
     "fc2.weight":
         of(
             MLP,
@@ -327,6 +345,44 @@ class Planted(Torch):
         y = self.norm1(x)
         y, _ = self.attn(y, y, y)
         return x + self.mlp(self.norm2(x))
+
+
+class Cross(attention_cases.Separate):
+    """Queries, keys and values of different tokens."""
+
+    def forward(self, *tokens):
+        q, k, v = (
+            rearrange(f(x), "b t (h d) -> b h t d", h=self.heads)
+            for f, x in zip((self.q, self.k, self.v), tokens, strict=True)
+        )
+        return self.out(rearrange(F.scaled_dot_product_attention(q, k, v), "b h t d -> b t (h d)"))
+
+
+def crossed(inputs):
+    """A block whose attention has three inputs, made of norm1(x) and x."""
+
+    def forward(self, x):
+        x = x + self.attn(*inputs(self.norm1(x), x))
+        return x + self.mlp(self.norm2(x))
+
+    return of(Block, attention=Cross, forward=forward)
+
+
+class NormsInRows(Block):
+    """Scale and shift of each norm, or of both, in one parameter."""
+
+    rows = (0, 1), (0, 1)
+
+    def __init__(self, dim, num_heads):
+        super().__init__(dim, num_heads)
+        del self.norm1, self.norm2
+        self.norms = nn.ParameterList(zeros(len(rows), dim) for rows in self.rows)
+
+    def norm1(self, x):
+        return torch_norm(x, self.norms[0][0], self.norms[0][1])
+
+    def norm2(self, x):
+        return torch_norm(x, *self.norms[-1][-2:].flip(0))
 
 
 class Layer(nn.Module):
@@ -435,6 +491,8 @@ BLOCK_RIGHT = [
     encoder.Block, Block, OwnParts, LooseNorms, Torch, Layer, Apart,
     lambda dim, h, eps=1e-6: encoder.Block(dim, h),
     of(Block, make_mlp=MLP), of(Block, make_mlp=Formula),
+    NormsInRows, of(NormsInRows, rows=[range(4)]),
+    of(Block, attention=attention_cases.ADDED[1]),
     of(Block, attention=lambda dim, h: Heads(dim, h, *[dim // h] * 3 * h)),
     changed(
         lambda block: [
@@ -469,6 +527,17 @@ WAYS_WRONG = each(way, written("x, n, a, m, f", globals(), {
     "attention's result is subtracted": "x.sub(a(n(x)))",
 })) | {
     "attention's result is never used": Planted,
+    "only the queries are normalized": [
+        crossed(lambda y, x: (y, x, x)),
+        of(
+            Torch,
+            forward=lambda self, x: (
+                (y := x + self.attn(self.norm1(x), x, x)[0]) + self.mlp(self.norm2(y))
+            ),
+        ),
+    ],
+    "the queries are not normalized": crossed(lambda y, x: (x, y, y)),
+    "the values are not normalized": crossed(lambda y, x: (y, y, x)),
     "the norms come after the sums": [way(norm_last), of(Layer, options={"norm_first": False})],
     "the residual connections add normalized tokens": way(normed_stream),
 }  # fmt: skip
@@ -502,14 +571,20 @@ BLOCK_WRONG |= {
     "one LayerNorm is missing": changed(lambda block: setattr(block, "norm2", block.norm1)),
     "one LayerNorm too many":
         changed(lambda block: setattr(block, "norm3", nn.LayerNorm(width(block)))),
-    "a LayerNorm and the output projection":
+    "for +: 'Tensor' and 'tuple' (a tuple is used like a tensor": of(
+        Torch, forward=lambda self, x: x + self.attn(x, x, x)
+    ),
+    "so weights cannot be copied": of(Block, attention=attention_cases.ADDED[0]),
+    "a LayerNorm is missing, and one of attention's four D x D layers":
         changed(
             lambda block: (
                 setattr(block, "norm2", block.norm1), setattr(block.attn, "proj", nn.Identity())
             ),
         ),
-    "the output projection of attention is missing":
+    "one of attention's four D x D layers is missing": [
         changed(lambda block: setattr(block.attn, "proj", nn.Identity())),
+        of(Block, attention=attention_cases.Shared),
+    ],
     "attention is missing": of(Block, attention=no_part),
     "the MLP is missing": of(Block, make_mlp=no_part),
     "the MLP's layers have no biases": of(Block, make_mlp=NO_BIAS[1]),
@@ -546,9 +621,12 @@ COUNT_WRONG = written("D, r=4", globals(), {
     "gives 7,087,872 for D = 100, it should give 121,300: the same for every size": "7_087_872",
     "gives 0 for D = 2":
         "{100: 121_300, 768: 7_087_872, 1024: 12_596_224, 1: 25, 7: 679}.get(D, 0)",
-    "it should give a number": ["str(by_parts(D, r))", '"12 D² + 13 D"'],
+    "it should give a whole number":
+        ["str(by_parts(D, r))", '"12 D² + 13 D"', "by_parts(D, r) + 0.5"],
     "gives 10,000,": "10**400",
-    "a square is D**2": "12 * D ^ 2 + 13 * D",
+    "a square is D**2, while ^ means something else":
+        "int(4 * D + 2 * r * D) ^ int(2 + 9 * D + r * D)",
+    "and mlp_ratio is not used": "12 * D ^ 2 + 13 * D",
     "first bias has mlp_ratio * D": "by_parts(D, r) - r * D + 4 * D",
     "2 * mlp_ratio * D * D": "by_parts(D, 4) + (r - 4) * D",
     "both weights": "by_parts(D, r) - (r - 4) * D * D",

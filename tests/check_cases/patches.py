@@ -66,7 +66,8 @@ NUM_WRONG = each(guarded, written("H, W, P", globals(), {
     "counts the class token": "H * W // P**2 + 1",
     "not 2 x P": "H * W // P // 2", "the same for every size": "196",
     "one whole number": ["(H // P, W // P)", "complex(H // P * (W // P))"], "gives '24'": '"24"',
-    "count the rows, then the columns": "{(224, 224): 196}.get((H, W), 0)",
+    "N is the number of rows of patches times": "{(224, 224): 196}.get((H, W), 0)",
+    "one row and one column too many": "(len(range(0, H, P)) + 1) * (1 + len(range(0, W, P)))",
 })) | {
     "raise a ValueError": lambda H, W, P: (H // P) * (W // P),
     ". Did you check both H and W?": only_rows,
@@ -148,6 +149,18 @@ def square_only(x, P):
     )
 
 
+def square_sides(x, P):
+    """As published with MAE: the grid has as many rows as columns."""
+    rows = cols = x.shape[2] // P
+    x = x.reshape(len(x), x.shape[1], rows, P, cols, P)
+    return torch.einsum("nchpwq->nhwcpq", x).reshape(len(x), rows * cols, -1)
+
+
+def only_squares(x, P):
+    assert x.shape[2] == x.shape[3]
+    return by_hand(x, P)
+
+
 def count(x, P):
     return x.shape[2] // P * (x.shape[3] // P)
 
@@ -185,6 +198,10 @@ CUT_WRONG = each(einops, {
     "use transpose(1, 2)": "F.unfold(x, P, stride=P).reshape(len(x), count(x, P), -1)",
     "are not (C, P, P)": 'einops("b c r s p q")(x, P).reshape(len(x), count(x, P), -1)',
     "must become neighbors": 'einops("b r c p s q")(x, P).reshape(len(x), count(x, P), -1)',
+    "the permute is the one that puts patches back":
+        'einops("b p c s r q")(x, P).reshape(len(x), count(x, P), -1)',
+    "(view cannot merge axes that a transpose or permute has moved.":
+        'einops("b r s c p q")(x, P).transpose(3, 4).view(len(x), count(x, P), -1)',
     "mirrored": "by_hand(torch.fliplr(x.movedim(3, 1)).movedim(1, 3), P)",
     "the channels come in reverse order":
         "torch.cat([by_hand(c, P) for c in x.split(1, 1)[::-1]], 2)",
@@ -213,6 +230,10 @@ CUT_WRONG = each(einops, {
     "gives shape (2, 6, 48)": "torch.zeros(2, 6, 48)",
 }) | {
     "right for square images only": square_only,
+    "right shape for square images, but for images of shape (2, 3, 8, 12) and P = 4 it raises "
+    "AssertionError. The grid has H / P rows": only_squares,
+    "it raises RuntimeError: shape '[2, 3, 2, 4, 2, 4]' is invalid for input of size 576. The grid":
+        square_sides,
 }  # fmt: skip
 
 # unpatchify
@@ -238,6 +259,14 @@ def back_loop(p, P, size):
 
 def back_einops(tokens, p, hw, check=True):
     return rearrange(tokens, "b (r s) (c p q) -> b c (r p) (s q)", r=hw[0] // p, p=p, q=p)
+
+
+def back_square(p, P, size):
+    """As published with MAE."""
+    h = w = int(p.shape[1] ** 0.5)
+    assert h * w == p.shape[1]
+    x = torch.einsum("nhwcpq->nchpwq", p.reshape(len(p), h, w, -1, P, P))
+    return x.reshape(len(p), -1, h * P, w * P)
 
 
 def by_einops(axes, to="b c (r p) (s q)", rows=0):
@@ -279,6 +308,9 @@ BACK_WRONG = written("p, P, s", globals(), {
     "the grid's axis must come before": by_einops("b (r s) (c p q)", "b c (p r) (q s)"),
     "right for square images only": by_einops("b (r s) (c p q)", rows=1),
     "do not alternate": by_einops("b (r s) (c p q)", "b c (r s) (p q)"),
+    "the permute is the one that cuts patches": by_einops("b (r s) (c p q)", "b s p r c q"),
+    "but for patches of images of shape (2, 3, 8, 12) and P = 4 it raises AssertionError. The grid":
+        back_square,
 }  # fmt: skip
 
 # to_linear
@@ -441,6 +473,7 @@ FIX_WRONG = {
     "in the wrong places": cut(lambda x, P: by_hand(x, P).roll(1, 1)),
     "it should give": lambda x, P: rearrange(x, "b c (r p) (s q) -> b (r s) p q c", p=P, q=P),
     "raises RuntimeError": lambda x, P: x.reshape(7),
+    "The grid has H / P rows and W / P columns": cut(only_squares),
 }
 
 RIGHT = {

@@ -33,9 +33,16 @@ WRONG = {
         "means something else, and + is computed before it": lambda H, P: H // P ^ 2 + 1,
         "while ^ means something else": lambda H, P: 1 + (H // P ^ 2),
         "the same for every size": lambda H, P: 17,
-        "count the patches along one side first": lambda H, P: {(8, 2): 17, (224, 16): 197}.get(
-            (H, P), H - P
-        ),
+        "T = N + 1, where N is": [
+            lambda H, P: {(8, 2): 17, (224, 16): 197}.get((H, P), H - P),
+            lambda H, P: (H // P) ** 2 - 1,
+            lambda H, P: (H // P) ** 2 + H // P,
+        ],
+        "after the square is taken": lambda H, P: (1 + len(range(0, H, P))) ** 2,
+        "H // P needs parentheses": lambda H, P: H // (P * P) + 1,
+        "H // P needs parentheses; and": lambda H, P: H // (P * P),
+        "twice the number along one side, but a square is needed": lambda H, P: 1 + H // P + H // P,
+        "a square is needed, and then add 1": lambda H, P: H // P + H // P,
         "gives '17'": lambda H, P: "17",
         "gives nan": lambda H, P: math.nan,
         "it should give a whole number": [

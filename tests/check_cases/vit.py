@@ -273,15 +273,16 @@ COUNT_WRONG = each(off_by, written("N, P, D, L, K", globals(), {
     "only one block is counted": "-(L - 1) * (12 * D * D + 13 * D)",
     "one block is missing": "-12 * D * D - 13 * D", "one block too many": "12 * D * D + 13 * D",
     "the two norms of every block": "-4 * D * L", "all norms are missing": "-4 * D * L - 2 * D",
-    "missing: one of a block's two norms": "-2 * D * L",
+    "too few, as many as one of a block's two norms": "-2 * D * L",
     "the biases inside the blocks are missing": "-9 * D * L",
     "all biases are missing": "-9 * D * L - D - K", "the MLP's biases, 4 D and D": "-5 * D * L",
     "2 D, not D": "-(2 * L + 1) * D", "the biases of queries, keys and values": "-3 * D * L",
-    "attention's output projection": "-D * D * L", "missing: the head's bias": "-K",
+    "attention's output projection": "-D * D * L", "10 too few, as many as the head's bias": "-K",
     "the head reads only the class token": "N * D * K", ", not N * D * K": "N * D * K - D * K",
     "the MLP is 4 D wide": "-6 * D * L * D", "the MLP two times 4 D * D": "-4 * D * L * D",
-    "the MLP is missing": "-(8 * D * D + 5 * D) * L", "missing: the projection's weight": "-P * D",
-    "counted twice: the projection's weight": "P * D",
+    "the MLP is missing": "-(8 * D * D + 5 * D) * L",
+    "too few, as many as the projection's weight": "-P * D",
+    "too many, as many as the projection's weight": "P * D",
     "D numbers too many": "D * 1", "2 D numbers too many": "D + D",
     "all patches share one projection": "(N - 1) * (P * D + D)",
     "the projection's bias has D numbers": "P - D",
@@ -294,7 +295,7 @@ COUNT_WRONG = each(off_by, written("N, P, D, L, K", globals(), {
     "only the blocks are multiplied by the depth": "L * counted(H, P, C, D, 1, K)",
 }) | written("*sizes", globals(), {
     "[x] vit_parameters": "{3: 86_567_656}.get(sizes[2], 0)",
-    "it should give a number": 'f"{counted(*sizes):,}"',
+    "it should give a whole number": ['f"{counted(*sizes):,}"', "counted(*sizes) + 0.5"],
     "the same for every size": "12345",
 }) | {
     "the class token and all positions are missing": without("class", "positions"),
@@ -544,7 +545,7 @@ BLOCK_WRONG = {
     says: cls[-1] if isinstance(cls, list) else cls
     for says, cls in encoder_cases.BLOCK_WRONG.items()
 }
-OF_BLOCKS = list(PASSES["block"])[1:]  # the first is the model's own
+OF_BLOCKS = list(PASSES["block"])[2:]  # the first two are the model's own
 MODEL_WRONG = each(reads, written("x, head", globals(), {
     "D numbers, so the head is missing": "x[:, 0]", "a result for every token": "head(x)",
     "gives shape": ["head(x[:, 0]).argmax(-1)", "head(x[0])"],
@@ -560,7 +561,12 @@ MODEL_WRONG = each(reads, written("x, head", globals(), {
     "Are the blocks called": "z", "only the first block is applied": "run(blocks[:1], z)",
     "every block is applied twice": "run(blocks * 2, z)",
     "from last to first": "run(reversed(blocks), z)",
-    "reads the input of the first one, but": "[block(z) for block in blocks][-1]",
+    "only the result of the last block counts":
+        ["[block(z) for block in blocks][-1]", "blocks[-1](z)"],
+    "the first block is applied again and again": "run([blocks[0] for block in blocks], z)",
+    "the last block is never applied": "run(blocks[: len(blocks) - 1], z)",
+    "the first block is never applied": "run(blocks[1 - len(blocks) :] * (len(blocks) > 1), z)",
+    "the logits are not. Compare patches": "blocks[-1](run(blocks, z))",
     "the results are added": "torch.stack([block(z) for block in blocks]).mean(0)",
     "around all blocks": "z + run(blocks, z)",
     "adds a residual connection around a block":
@@ -664,7 +670,12 @@ MODEL_WRONG = each(reads, written("x, head", globals(), {
             ),
         ),
     ],
-    "attention has an output projection": with_part("attn.proj", lambda d, h: nn.Identity()),
+    "(queries, keys, values, output projection), but one is missing":
+        with_part("attn.proj", lambda d, h: nn.Identity()),
+    "attention has a single head": with_part("attn", lambda d, h: MultiHeadAttention(d, 1)),
+    "'tuple' (a tuple is used like a tensor": with_part(
+        "mlp", lambda d, h: module(having(fc=nn.Linear), lambda self, x: (self.fc(x), x))(d, d)
+    ),
     "the MLP is not 4 D wide":
         [
             with_part("mlp", lambda d, h: MLP(d, 2 * d)),

@@ -36,13 +36,13 @@ def qkv(
     when = when or f"for shape {shape}"
     hint = (
         f"right for one image, but {when} it {{error}}. "
-        "Index the axes from the end: they end with T and d: " * batch
+        "Index the axes from the end, where T and d are: q.shape[-1], k.transpose(-2, -1)" * batch
     )
 
     def draw() -> Arguments:
         return *(size * torch.randn(shape) for size in (1.5, 1.2, 1.0)), *([mask()] if mask else [])
 
-    return Case(draw, when, hint and hint + "k.transpose(-2, -1)")
+    return Case(draw, when, hint)
 
 
 def odd_weights(
@@ -73,6 +73,18 @@ def row_sums(got: Tensor, *args: Tensor) -> str:
     )
 
 
+HINTS = {  # for errors with one image, T = 5 and d = 3, and for a batch
+    "Dimension out of range":
+        "One image has only the axes T and d. Count axes from the end: -2 and -1",
+    "not enough values to unpack (expected 3, got 2)":
+        "One image has only the axes T and d; for any number of axes, q.shape[-1] is d",
+    "shapes cannot be multiplied (5x3 and 5x3)":
+        "Both are (T, d), but q k^T multiplies (T, d) by (d, T): k.transpose(-2, -1)",
+    "shapes cannot be multiplied (5x3 and 5x5)":
+        "(T, d) cannot be multiplied by (T, T): weights @ v, in this order",
+    "must be a matrix": "torch.mm takes no axes in front; @ and torch.matmul do",
+    "must be a 3D tensor": "torch.bmm takes three axes only; @ and torch.matmul take any number",
+}  # fmt: skip
 UNKNOWN = {
     "weights": row_sums,
     "values": "the weights are right, but the values aren't weights @ v",
@@ -81,7 +93,7 @@ ATTENTION = Exercise(
     name="attention",
     reference=attention,
     outcome=Outcome(returns=("values", "weights"), compared=("weights", "values")),
-    wording=Wording(unknown=UNKNOWN),
+    wording=Wording(unknown=UNKNOWN, hints=HINTS),
     contract=Contract(
         batch=3,
         case=qkv(2, 5, 4),  # the root of 4 is exact: torch.sqrt(torch.tensor(d)) is welcome
@@ -131,6 +143,17 @@ def causal_mask() -> Tensor:
     return torch.ones(6, 6, dtype=torch.bool).tril()
 
 
+def low_scores() -> Arguments:
+    """Return queries that point away from all keys, and a mask that hides later tokens.
+
+    The scores of query t are near -8 t, from -8 to -160: another number in place of minus infinity
+    would be among the largest of some row.
+    """
+    k, v = torch.randn(2, 20, 4, dtype=torch.float64)
+    q = -4.0 * torch.arange(1, 21, dtype=torch.float64)[:, None].expand(20, 4)
+    return q, 1 + 0.1 * k, v, torch.ones(20, 20, dtype=torch.bool).tril()
+
+
 def open_mask() -> Tensor:
     """Return a mask that hides nothing."""
     return torch.ones(5, 5, dtype=torch.bool)
@@ -140,11 +163,12 @@ MASK = Exercise(
     name="mask",
     reference=attention,
     outcome=Outcome(returns=("values", "weights"), compared=("weights", "values")),
-    wording=Wording(odd=odd_weights, unknown=UNKNOWN),
+    wording=Wording(odd=odd_weights, unknown=UNKNOWN, hints=HINTS),
     contract=Contract(batch=3, case=qkv(2, 5, 4, mask=square_mask)),
     ideas={
         "a hidden token gets weight 0, and the rows still sum to 1": [
-            qkv(5, 3, mask=square_mask, when="for one image with a (T, T) mask")
+            qkv(5, 3, mask=square_mask, when="for one image with a (T, T) mask"),
+            Case(low_scores, "when all scores are below zero"),
         ],
         "row t of the mask belongs to query t": [
             qkv(6, 4, mask=causal_mask, when="for a causal mask")
@@ -196,6 +220,15 @@ SPLIT_HEADS_MISTAKES: dict[str, Function] = {
     "every head has the whole width D, but it should have d = D / h of it":
         lambda x, h: x[:, None].expand(-1, h, -1, -1),
     "only one image of the batch was split": lambda x, h: heads_of(x[:1], h),
+    "images and tokens are swapped, but T and h should be: transpose(1, 2)":
+        lambda x, h: x.unflatten(-1, (h, -1)).transpose(0, 1),
+    "the heads are one after another on the axis of the tokens, but need an axis of their own: "
+    "torch.stack":
+        lambda x, h: heads_of(x, h).flatten(1, 2),
+    "the heads are on the last axis: (B, h, T, d)":
+        lambda x, h: x.unflatten(-1, (h, -1)).transpose(2, 3),
+    "the images are cut, not the tokens: chunk and split need dim=-1":
+        lambda x, h: torch.stack(x.chunk(h), 1),
 }  # fmt: skip
 SPLIT_HEADS = Exercise(
     name="split_heads",

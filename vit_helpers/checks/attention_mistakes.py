@@ -52,6 +52,8 @@ WEIGHTS = variants(weigh, {
     "divides the scores by d instead of its square root": {"scale": lambda q: 1 / q.shape[-1]},
     "divides by the square root of T, the number of tokens, but d is the last axis of q":
         {"scale": lambda q: q.shape[-2] ** -0.5},
+    "divides by the square root of the first axis's length, but d is the last axis of q":
+        {"scale": lambda q: q.shape[0] ** -0.5},
     "divides by sqrt(D), the width of all heads together, "
     "but d is the width of one head, the last axis of q":
         {"scale": lambda q: (q.shape[-1] * heads(q)) ** -0.5},
@@ -105,6 +107,14 @@ MASKS = variants(weigh, {  # under a mask
         {"hide": lambda s, mask: s + mask.to(s.dtype)},
     "the mask is transposed: a row shows which keys one query may attend to":
         {"hide": lambda s, mask: hide(s, mask.mT)},
+    "only the keys that all queries may attend to are left, "
+    "but each row of the mask is about one query":
+        {"hide": lambda s, mask: hide(s, mask.all(-2, keepdim=True))},
+    "only the keys that no query may attend to are hidden, "
+    "but each row of the mask is about one query":
+        {"hide": lambda s, mask: hide(s, mask.any(-2, keepdim=True))},
+    "all queries share the first row of the mask, but each has a row of its own":
+        {"hide": lambda s, mask: hide(s, mask[..., :1, :])},
     "your scores are not divided by sqrt(d)": {"scale": one},
     "your softmax normalizes over the queries. Apply it over the keys, dim=-1":
         {"soft": lambda s: s.softmax(-2)},

@@ -84,6 +84,13 @@ WAYS: dict[str, Function] = {
         then(lambda y, x, m, f: y + f(y)),
     "attention reads tokens that are not normalized: attn(norm1(x))":
         first(lambda x, n, a: x + a(x)),
+    "only the queries are normalized, as in attn(norm1(x), x, x), "
+    "but queries, keys and values all read norm1(x)":
+        first(lambda x, n, a: x + a(torch.stack([n(x), x, x]))),
+    "the queries are not normalized, but queries, keys and values all read norm1(x)":
+        first(lambda x, n, a: x + a(torch.stack([x, n(x), n(x)]))),
+    "the values are not normalized, but queries, keys and values all read norm1(x)":
+        first(lambda x, n, a: x + a(torch.stack([n(x), n(x), x]))),
     "no norm is used": lambda x, n, a, m, f: right_way(x, identity, a, identity, f),
     "the MLP comes before attention, but attention should come first":
         lambda x, n, a, m, f: right_way(x, m, f, n, a),
@@ -140,11 +147,15 @@ def regrouped(x: Tensor, w: Tensor, b: Tensor, *proj: Tensor, heads: int) -> Ten
 MAPS = (nn.Linear, nn.MultiheadAttention)
 
 
-def norm_readings(module: nn.Module) -> Iterator[Reading]:
-    """Scale and shift of both norms, in every possible order; a torch LayerNorm names them."""
+def norm_readings(module: nn.Module, dim: int) -> Iterator[Reading]:
+    """Scale and shift of both norms, in every possible order; a torch LayerNorm names them.
+
+    They may be the rows of one parameter.
+    """
     pairs, loose = [], []
     for part in module.modules():
-        own = [p.squeeze() for p in part.parameters(recurse=False)]
+        parameters = [p.squeeze() for p in part.parameters(recurse=False)]
+        own = [row for p in parameters for row in (p if p.shape in ((2, dim), (4, dim)) else [p])]
         if isinstance(part, MAPS) or any(p.ndim > 1 for p in own):
             continue  # the vectors beside a matrix are biases
         if isinstance(part, nn.LayerNorm):
@@ -173,7 +184,7 @@ def block_readings(module: nn.Module, dim: int, heads: int) -> Iterator[Reading]
     ways = (
         attention_readings(parts, dim, heads),
         mlp_readings(module, dim, 4 * dim),
-        norm_readings(module),
+        norm_readings(module, dim),
     )
     for attention, layers, norms in product(*ways):
         yield *norms[:2], *attention, *norms[2:], *layers
@@ -219,8 +230,10 @@ BLOCK_STRUCTURES: dict[str, Function] = (
         "that is one LayerNorm too many "
         "(the final one of a ViT comes after all blocks), or a LayerScale":
             modules.squares(12, 15),
-        "a LayerNorm and the output projection of attention are missing": modules.squares(11, 10),
-        "the output projection of attention is missing": modules.squares(11, 12),
+        "a LayerNorm is missing, and one of attention's four D x D layers "
+        "(queries, keys, values, output projection)": modules.squares(11, 10),
+        "one of attention's four D x D layers is missing "
+        "(queries, keys, values, output projection)": modules.squares(11, 12),
         "the MLP is missing; layers in a plain list are not registered": modules.squares(4, 8),
         "attention is missing": modules.squares(8, 9),
         "the linear layers have no biases": modules.squares(12, 4),
@@ -258,5 +271,6 @@ BLOCK = ModuleExercise(
         "shapes and parameters are right, but the numbers are not: x = x + attn(norm1(x)), "
         "then x = x + mlp(norm2(x))"
     ),
-    unread="build it from nn.Linear and nn.LayerNorm, so that weights can be copied",
+    unread="its parameters are not those of nn.Linear and nn.LayerNorm layers, "
+    "so weights cannot be copied",
 )

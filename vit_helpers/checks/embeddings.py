@@ -105,7 +105,8 @@ def in_front(exercise: ModuleExercise, answer: Function) -> None:
 
 BATCHES = [(6, (4, 5, 6)), (4, (1, 9, 4)), (8, (3, 2, 8)), (6, (7, 5, 6)), (6, (5, 4, 6))]
 SEVERAL_VECTORS = (
-    "learns {times} vectors, but the class token is one vector of D = {D}, whatever the batch size"
+    "learns {got} numbers, as many as {times} vectors, "
+    "but the class token is one vector of D = {D}, whatever the batch size"
 )
 ADD_CLASS_TOKEN = ModuleExercise(
     name="add_class_token",

@@ -38,10 +38,10 @@ def normed(
     A mistake is another choice of axes, or another way to make y of x, x - mean, variance and eps.
     """
     axis = axes(x.ndim)
-    c, v = (
-        x - x.mean(axis, keepdim=True),
-        x.var(axis, keepdim=True, correction=min(correction, x.shape[-1] - 1)),
-    )
+    c = x - x.mean(axis, keepdim=True)
+    squares = c.square().sum(axis, keepdim=True)
+    # of one number and with a correction it is 0 / 0, as x.var gives it with a warning
+    v = squares / (x.numel() // squares.numel() - correction)
     return affine(divide(x, c, v, eps_of(eps)), w, b)
 
 
@@ -71,6 +71,8 @@ NORMS = variants(normed, {
     "use unbiased=False or correction=0": {"correction": 1},
     "divides by D - 1 in the variance, and eps is outside the square root":
         {"correction": 1, "divide": outside},
+    "divides by D - 1 in the variance (use unbiased=False or correction=0), and there is no eps":
+        {"correction": 1, "eps_of": lambda eps: 0.0},
     "eps is outside the square root, but it must be added to the variance, inside":
         {"divide": outside},
     "eps is squared, missing or far too small; add it to the variance as it is, "
@@ -137,7 +139,8 @@ LAYER_NORM = Exercise(
         unknown="the shape is right, but the numbers are not: (x - mean) / sqrt(variance + eps)",
         hints={
             "must match the size": "Do the lengths not match? "
-            "keepdim=True in mean and var keeps the axis, (..., 1)"
+            "keepdim=True in mean and var keeps the axis, (..., 1)",
+            "normalized_shape": "The norm is over the last axis alone, so its shape is (D,)",
         },
     ),
     contract=Contract(case=tokens(2, 5, 6)),
@@ -208,6 +211,12 @@ BLOCK_PARAMETERS_MISTAKES: dict[str, Function] = (
         "the MLP is missing": lambda r: (4, 8),
         "attention is missing": lambda r: (2 * r, 5 + r),
     }.items()}
+    | {
+        "in Python a square is D**2, while ^ means something else":
+            lambda D, r=4: round((4 + 2 * r) * D) ^ round(2 + (9 + r) * D),
+        "in Python a square is D**2, while ^ means something else; and mlp_ratio is not used":
+            lambda D, r=4: 12 * D ^ (2 + 13 * D),
+    }
 )  # fmt: skip
 BLOCK_PARAMETERS = Exercise(
     name="block_parameters",
@@ -215,7 +224,8 @@ BLOCK_PARAMETERS = Exercise(
     wording=Wording(
         when=lambda D, *ratio: f"for D = {D}" + "".join(f" and mlp_ratio {r}" for r in ratio),
         says="gives {got:,} {when}, it should give {right:,}: {message}",
-        unknown="add up the weights and biases of each layer; in Python a square is D**2, not D^2",
+        kind="a whole number",
+        unknown="add up the weights and biases of each layer",
         depends="D and mlp_ratio",
     ),
     ideas={

@@ -152,5 +152,6 @@ FEED_FORWARD = ModuleExercise(
     count="2 D hidden + hidden + D",
     advice="count weights and biases of D -> hidden -> D",
     unknown="shapes and parameters are right, but the numbers are not: Linear, GELU, Linear",
-    unread="build it from nn.Linear layers with their own biases, so that weights can be copied",
+    unread="its parameters are not those of two layers, D -> hidden and hidden -> D, each with a "
+    "bias, so weights cannot be copied",
 )

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from itertools import permutations
 
@@ -13,7 +14,14 @@ from vit_helpers.checks.attention_mistakes import VALUES, WEIGHTS, weigh
 from vit_helpers.checks.engine import modules
 from vit_helpers.checks.engine.compare import same
 from vit_helpers.checks.engine.modules import ModuleExercise, Reading
-from vit_helpers.checks.engine.report import Function, reject_if, variants
+from vit_helpers.checks.engine.report import (
+    Function,
+    Mistake,
+    first_line,
+    reject_if,
+    variants,
+)
+from vit_helpers.checks.engine.traces import ask
 
 # Reading a module: its layers, whatever they are called
 
@@ -30,6 +38,25 @@ def layers(module: nn.Module) -> Iterator[tuple[Tensor, Tensor | None]]:
             yield weight, own.get("in_proj_bias", own.get("bias"))
 
 
+def merged(module: nn.Module, dim: int, heads: int) -> list[tuple[Tensor, Tensor | None]]:
+    """Return the layers; one output projection instead of one for each head, added up.
+
+    Those of the heads are (D, d) with one bias of D numbers, which may be a parameter of its own.
+    """
+    linears = list(layers(module))
+    own = [pair for pair in linears if pair[0].shape == (dim, dim // heads)]
+    loose = [p for part in module.modules() for p in part.parameters(recurse=False)]
+    in_layers = [tensor for pair in linears for tensor in pair]
+    loose = [p for p in loose if p.numel() == dim and all(p is not other for other in in_layers)]
+    if heads == 1:  # the projection looks like the other layers, but has no bias
+        own = [pair for pair in own if pair[1] is None]
+    biases = [b for _, b in own if b is not None] + loose
+    if len(own) != heads or len(biases) != 1:
+        return linears
+    rest = [pair for pair in linears if all(pair is not other for other in own)]
+    return [*rest, (torch.cat([weight for weight, _ in own], dim=1), biases[0].flatten())]
+
+
 def readings(module: nn.Module, dim: int, heads: int) -> Iterator[Reading]:
     """Yield every way to read the layers as queries, keys, values and output projection.
 
@@ -37,7 +64,7 @@ def readings(module: nn.Module, dim: int, heads: int) -> Iterator[Reading]:
 
     The equations give no order for the 3D rows, so any of the axes q/k/v, h and d may come first.
     """
-    linears, sizes = list(layers(module)), {"k": 3, "h": heads, "d": dim // heads}
+    linears, sizes = merged(module, dim, heads), {"k": 3, "h": heads, "d": dim // heads}
     maps = [(weight, bias) for weight, bias in linears if bias is not None]
     if len(maps) < len(linears):
         return
@@ -68,6 +95,16 @@ def heads_of(x: Tensor, h: int) -> Tensor:
     return x.unflatten(-1, (h, -1)).transpose(-3, -2)
 
 
+def viewed(values: Tensor) -> Tensor:
+    """Merge (B, h, T, d) to (B, T, D) without swapping T and h."""
+    return values.reshape(len(values), values.shape[2], -1)
+
+
+def view_into_heads(q: Tensor) -> Tensor:
+    """Return (B, h, T, d) as one view of (B, T, D) gives it."""
+    return q.transpose(1, 2).reshape(q.shape)
+
+
 def multi_head(
     x: Tensor,
     w: Tensor,
@@ -84,7 +121,8 @@ def multi_head(
 
     A mistake is another way to mix tokens, to split or join heads, or to project.
     """
-    q, k, v = map(split, torch.einsum("btD,chdD->cbhtd", x, w) + b[:, None, :, None])
+    inputs = x if x.ndim == 4 else x.expand(3, *x.shape)  # those of q, k and v may differ
+    q, k, v = map(split, torch.einsum("cbtD,chdD->cbhtd", inputs, w) + b[:, None, :, None])
     return project(x, join(values(weights(q, k, v), q, k, v)), weight, bias)
 
 
@@ -107,6 +145,12 @@ HEADS = variants(multi_head, {
     "the heads are interleaved, but in equation 8 they are side by side: "
     "(B, T, h, d), then flatten(2)":
         {"join": lambda values: values.permute(0, 2, 3, 1).flatten(2)},
+    "a single view splits (B, T, D) into heads, which mixes the tokens: "
+    "first (B, T, h, d), then swap T and h": {"split": view_into_heads},
+    "a single view merges (B, h, T, d), which mixes the tokens: swap T and h back first":
+        {"join": viewed},
+    "single views split into heads and merge them, which mixes the tokens: swap T and h in between":
+        {"split": view_into_heads, "join": viewed},
     "the heads are concatenated in reverse order":
         {"join": lambda values: values.flip(1).transpose(1, 2).flatten(2)},
     "the output projection is never applied": {"project": lambda x, values, weight, bias: values},
@@ -117,13 +161,76 @@ HEADS = variants(multi_head, {
 })  # fmt: skip
 
 
+D_HEADS = {  # a block has another message for a wrong number of heads
+    "h and d are swapped: there are num_heads heads, each of width d = D / h": partial(
+        multi_head,
+        split=lambda q: q.transpose(1, 2).flatten(2).unflatten(2, (-1, q.shape[1])).transpose(1, 2),
+    )
+}
+
+
 # Ideas
+
+# parts of errors for (B, T, D) = (2, 5, 12) and h = 3 heads of width d = 4, and what they tell
+ERRORS = {
+    "(6x20 and 12x12)":
+        "The projection gets (B, h, T * d) and not (B, T, h * d). T and h have to be swapped "
+        "twice: before attention, and again after it",
+    "(10x15 and 12x12)":
+        "The projection gets (B, T, h * T): are these the attention weights and not the values?",
+    "[6, 4] but got: [6, 5]":
+        "q (B, h, T, d) is multiplied by (B, h, T, d). Swap the last two axes of k: "
+        "k.transpose(-2, -1)",
+    "tensor a (3) must match the size of tensor b (5) at non-singleton dimension 1":
+        "Axis 1 holds 3 heads in one tensor, 5 tokens in the other. With heads, the axes of k to "
+        "swap are the last two: k.transpose(-2, -1)",
+    "(expected 3, got 2)":
+        "There are as many parts as images. Cut q, k and v along the last axis, dim=-1",
+    "(expected 3, got 1)": "Cut q, k and v along the last axis, dim=-1",
+    "embedding dimension of 12": "The last axis has to stay D: swap only B and T, transpose(0, 1)",
+    "shape '[2, 6, 4]' is invalid for input of size 120":
+        "In nn.MultiheadAttention queries, keys and values need the same order of B and T",
+    "unexpected keyword argument 'batch_first'":
+        "batch_first is an argument of nn.MultiheadAttention(...) itself, in __init__",
+}  # fmt: skip
+
+
+def shapes(exercise: ModuleExercise, answer: Function) -> None:
+    """Raise Mistake unless a module gives tensors of the right shape.
+
+    Errors that tell what went wrong are explained.
+    """
+    (sizes, shape), *_ = exercise.cases
+    try:
+        got = ask(*modules.made(answer, sizes, shape))
+    except (AssertionError, AttributeError, RuntimeError, TypeError, ValueError) as error:
+        known = (hint for fragment, hint in ERRORS.items() if fragment in str(error))
+        if hint := next(known, ""):
+            error_in_words = f"raises {type(error).__name__}: {first_line(error)}"
+            raise Mistake(f"{error_in_words.removesuffix('.')}. {hint}") from error
+        raise
+    B, T, D = shape
+    reject_if(
+        isinstance(got, Tensor) and got.shape == (T, B, D),
+        f"gives shape {(T, B, D)} for (B, T, D) = {shape}: B and T are swapped once. If they are "
+        "before attention, they have to be again after it",
+    )
+    modules.shapes(exercise, answer)
+
+
+def known_or(
+    message: str, exercise: ModuleExercise, answer: Function, module: nn.Module, x: Tensor
+) -> None:
+    """Raise Mistake with the message of a known mistake for (12, 3), or with this one."""
+    if any(True for _ in exercise.readings(module, 12, 3)):
+        modules.reading_of(replace(exercise, unknown=message), answer, module, x, (12, 3))
+    raise Mistake(message)
 
 
 def tokens_meet(exercise: ModuleExercise, answer: Function) -> None:
     """Raise Mistake unless every token attends to every other one.
 
-    The layer must be permutation-equivariant.
+    The layer must be permutation-equivariant. A known mistake has a message of its own.
     """
     module, x = modules.made(answer, (12, 3), (2, 7, 12))
     order = torch.randperm(7)
@@ -140,7 +247,8 @@ def tokens_meet(exercise: ModuleExercise, answer: Function) -> None:
         "the tokens exchange nothing: "
         "changing token 6 does not change the output of token 0. Is the axis right?"
     )
-    reject_if(missing == (True, True), never)
+    if missing == (True, True):
+        known_or(never, exercise, answer, module, x)
     every = "In a ViT every token attends to every other one"
     reject_if(
         missing[0],
@@ -149,15 +257,15 @@ def tokens_meet(exercise: ModuleExercise, answer: Function) -> None:
     reject_if(
         missing[1], f"a token attends only to later tokens and itself. Is there a mask? {every}"
     )
-    torn = "a single view mixes the tokens: reordering them should only reorder the outputs. "
-    way_out = "Split D into (h, d), then swap T and h, and swap back before you merge them"
-    reject_if(not same(before[:, order], moved), torn + way_out)
+    if not same(before[:, order], moved):
+        torn = "depends on the order of the tokens: reordering them should only reorder the outputs"
+        known_or(torn, exercise, answer, module, x)
 
 
 def whole_tokens(exercise: ModuleExercise, answer: Function) -> None:
     """Raise Mistake if a head reads only its own slice of a token."""
-    module, _ = modules.made(answer, (12, 3), (2, 5, 12))
-    sliced = any(w.shape[1] == 4 for w, _ in layers(module))
+    module, _ = modules.made(answer, (16, 4), (2, 5, 16))
+    sliced = any(w.shape in ((4, 4), (3 * 4, 4)) for w, _ in layers(module))  # (16, 4): an output
     reject_if(
         sliced,
         "a head projects only its own slice of the token, "
@@ -165,9 +273,17 @@ def whole_tokens(exercise: ModuleExercise, answer: Function) -> None:
     )
 
 
+FOUR = "the four D x D layers (queries, keys, values, output projection)"
 MULTI_HEAD_STRUCTURES: dict[str, Function] = {
-    "the output projection is missing": modules.squares(3, 3),
-    "the output projection and the biases are missing": modules.squares(3, 0),
+    f"one of {FOUR} is missing": modules.squares(3, 3),
+    f"one of {FOUR} is missing, and so are the biases": modules.squares(3, 0),
+    f"two of {FOUR} are missing": modules.squares(2, 2),
+    "every head has queries, keys and values of the whole width D, "
+    "but they should have d = D / h numbers":
+        lambda D, h: [D * D, D] * 3 * h + [h * D * D, D],
+    "every head has queries, keys and values of the whole width D, "
+    "but they should have d = D / h numbers, side by side and not added up":
+        lambda D, h: [D * D, D] * 3 * h + [D * D, D],
     "the biases are missing": modules.squares(4, 0),
     "queries, keys and values have no bias": modules.squares(4, 1),
     "the output projection has no bias": modules.squares(4, 3),
@@ -184,8 +300,8 @@ MULTI_HEAD = ModuleExercise(
     function=multi_head,
     readings=readings,
     ideas={
-        "(B, T, D) in, (B, T, D) out": [modules.shapes],
-        "heads that read the whole token, and an output projection": [
+        "(B, T, D) in, (B, T, D) out": [shapes],
+        "heads that read the whole token, and as many parameters as four D x D layers": [
             whole_tokens,
             modules.parameters,
         ],
@@ -198,7 +314,7 @@ MULTI_HEAD = ModuleExercise(
         "any number of heads and tokens, in float64 too": [modules.other_sizes],
         "gradients flow to the tokens and to every parameter": [modules.every_gradient],
     },
-    mistakes=HEADS,
+    mistakes=HEADS | D_HEADS,
     structures=MULTI_HEAD_STRUCTURES,
     cases=[
         ((12, 3), (2, 5, 12)),

@@ -1,5 +1,6 @@
 """The exercises of notebook 01."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
@@ -17,7 +18,7 @@ from vit_helpers.checks.engine.exercise import (
     fixed,
     forms,
 )
-from vit_helpers.checks.engine.report import Function
+from vit_helpers.checks.engine.report import Function, Mistake, first_line
 from vit_helpers.checks.patch_weights import TO_LINEAR
 from vit_helpers.patches import grid_size, patchify, unpatchify
 
@@ -47,6 +48,7 @@ NUM_PATCHES_MISTAKES: dict[str, Function] = {
     "that counts the class token too, but N counts only patches":
         lambda H, W, P: (H // P) * (W // P) + 1,
     "a patch covers P x P pixels, not 2 x P": lambda H, W, P: H * W // (2 * P),
+    "that is one row and one column too many": lambda H, W, P: (H // P + 1) * (W // P + 1),
 }  # fmt: skip
 NUM_PATCHES = Exercise(
     name="num_patches",
@@ -55,7 +57,7 @@ NUM_PATCHES = Exercise(
         when="for {} x {} pixels and P = {}".format,
         kind="one whole number",
         depends="H, W and P",
-        unknown="count the rows, then the columns, then multiply",
+        unknown="N is the number of rows of patches times the number of columns",
     ),
     ideas={
         "right for square, wide and tall images": [
@@ -88,7 +90,8 @@ SIZES: list[tuple[tuple[int, int, int, int], int]] = [
     ((2, 4, 5, 7), 1), ((2, 3, 4, 4), 4),
     ((2, 3, 12, 8), 4), ((2, 2, 2, 6), 2),
 ]  # fmt: skip
-FORMS = [SIZES[1], *SIZES]  # for shapes: first one whose axes have lengths of their own
+WIDE, SQUARE = SIZES[1], SIZES[0]
+FORMS = [WIDE, *SIZES]  # for shapes: first one whose axes have lengths of their own
 
 
 def images_of(size: tuple[int, ...], P: int, channels_last: bool = False) -> Case:
@@ -99,6 +102,23 @@ def images_of(size: tuple[int, ...], P: int, channels_last: bool = False) -> Cas
         return images.contiguous(memory_format=torch.channels_last) if channels_last else images, P
 
     return Case(draw)
+
+
+def raises_nothing(make: Callable[..., Case], exercise: Exercise, answer: Function) -> None:
+    """Raise Mistake if an answer raises an error for wide images, though not for square ones.
+
+    make: makes a case of a size
+    """
+    wide = make(*WIDE).draw()
+    try:
+        exercise.try_form(answer, wide)
+    except (AssertionError, IndexError, RuntimeError, TypeError, ValueError) as error:
+        exercise.try_form(answer, make(*SQUARE).draw())
+        raise Mistake(
+            f"has the right shape for square images, but {exercise.wording.when(*wide)} it raises "
+            f"{type(error).__name__}: {first_line(error)}".removesuffix(": ")
+            + ". The grid has H / P rows and W / P columns"
+        ) from error
 
 
 def misplaced(got: Tensor, right: Tensor, *args: object) -> str:
@@ -161,6 +181,9 @@ PLACES = {  # the numbers in wrong places
     "the permute leaves (rows, P, cols, P) as it was, "
     "but the two axes of length P must become neighbors":
         cut(0, 2, 1, 3, 4, 5),
+    "the permute is the one that puts patches back, but here the grid's axes (rows, cols) must "
+    "come first":
+        cut(0, 3, 1, 4, 2, 5),
     "the image is mirrored: patches run from left to right, then from top to bottom":
         lambda x, P: patchify(x.flip(3), P),
     "the channels come in reverse order; leave them as the image has them":
@@ -219,7 +242,8 @@ PATCHIFY = Exercise(
     contract=Contract(batch=4),
     ideas={
         "shape (B, N, C*P*P) for square, wide, tall and gray images": [
-            partial(forms, cases=[images_of(*size) for size in FORMS])
+            partial(raises_nothing, images_of),
+            partial(forms, cases=[images_of(*size) for size in FORMS]),
         ],
         "each row is one square patch, "
         "and the patches run from left to right, then from top to bottom": [
@@ -295,6 +319,9 @@ UNPATCHIFY_MISTAKES: dict[str, Function] = {
     "rows and columns of the grid and of the patch do not alternate: "
     "the order is (C, rows, P, cols, P)":
         fill("brckpq", 0, 3, 1, 2, 4, 5),
+    "the permute is the one that cuts patches, but here the channels must come second, "
+    "before (rows, P, cols, P)":
+        fill("brckpq", 0, 2, 4, 1, 3, 5),
     "a reshape swapped the axes of patches and of their numbers, "
     "but it moves no numbers; use transpose(1, 2)":
         lambda p, P, s: unpatchify(
@@ -322,7 +349,8 @@ UNPATCHIFY = Exercise(
     contract=Contract(batch=3),
     ideas={
         "shape (B, C, H, W) for square, wide, tall and gray images": [
-            partial(forms, cases=[patches_of(*size) for size in FORMS])
+            partial(raises_nothing, patches_of),
+            partial(forms, cases=[patches_of(*size) for size in FORMS]),
         ],
         "every patch is back in its place, and every pixel in its patch": [
             patches_of(*size) for size in SIZES
@@ -353,7 +381,7 @@ FIX = replace(
     name="fixed",
     reference=apart(patchify),
     ideas={
-        "shape (B, N, C, P, P)": [forms],
+        "shape (B, N, C, P, P)": [partial(raises_nothing, images_of), forms],
         "right for square images, as before": [
             images_of(size, P) for size, P in SIZES if size[2] == size[3]
         ],

@@ -11,7 +11,7 @@ from torch import Tensor
 from vit_helpers.checks.engine.compare import expect_anywhere, expect_gradient, same
 from vit_helpers.checks.engine.contract import Raises, expect_contract
 from vit_helpers.checks.engine.exercise import Case, Exercise, Outcome, Wording, fixed, forms
-from vit_helpers.checks.engine.report import Function, Mistake, reject_if, variants
+from vit_helpers.checks.engine.report import Function, Mistake, raised, reject_if, variants
 from vit_helpers.checks.projection import alike
 from vit_helpers.embeddings import resize_positions, sincos_1d, sincos_positions
 
@@ -54,8 +54,8 @@ def columns(change: Callable[[Tensor], Tensor]) -> Function:
 
 BOTH_WAVES = "Each axis has the sines and then the cosines of its angles"
 FIRST_PLACE = {  # the numbers that a wrong answer holds for place (0, 0)
-    (0.0,): f"contains only sines: position (0, 0) is all zeros. {BOTH_WAVES}",
-    (1.0,): f"contains only cosines: position (0, 0) is all ones. {BOTH_WAVES}",
+    (0.0,): f"position (0, 0) is all zeros, as if there were no cosines. {BOTH_WAVES}",
+    (1.0,): f"position (0, 0) is all ones, as if there were no sines. {BOTH_WAVES}",
 }
 
 
@@ -87,10 +87,7 @@ def odd_positions(got: Tensor, right: Tensor, grid: Grid, dim: int) -> str:
             "with half of the width each"
         )
     if not same(got[0].sort().values, right[0].sort().values):
-        return (
-            "position (0, 0) should contain only sin 0 = 0 and cos 0 = 1: "
-            "count rows and columns from 0"
-        )
+        return "position (0, 0) should contain only sin 0 = 0 and cos 0 = 1, each D / 2 times"
     if same(got.sort(1).values, right.sort(1).values):
         return (
             "contains the right numbers in a different order: row before column, "
@@ -262,6 +259,28 @@ def from_to(pos_embed: Tensor, grid: Grid, new_grid: Grid) -> str:
     return f"from {grid} to {new_grid} {'with' if extra else 'without'} a class token"
 
 
+def every_form(exercise: Exercise, answer: Function) -> None:
+    """Raise Mistake unless results have the right form, with a class token and without."""
+    errors: dict[bool, str] = {}  # with a class token, without: when an error is raised, and which
+    for case in exercise.cases():
+        args = case.draw()
+        try:
+            exercise.try_form(answer, args)
+        except (RuntimeError, IndexError, ValueError, TypeError, AssertionError) as error:
+            if isinstance(error, NotImplementedError):
+                raise
+            with_token = args[0].shape[1] > math.prod(args[1])
+            errors.setdefault(with_token, f"{exercise.wording.when(*args)} it {raised(error)}")
+    if len(errors) > 1:
+        raise Mistake(next(iter(errors.values())))
+    for with_token, error_in_words in errors.items():
+        raise Mistake(
+            f"has the right shape {'without' if with_token else 'with'} a class token, "
+            f"but {error_in_words}. The number of positions tells whether there is a class token: "
+            "rows * cols without one, one more with it"
+        )
+
+
 def class_token_kept(exercise: Exercise, answer: Function) -> None:
     """Raise Mistake unless the class token's position is unchanged, in row 0."""
     for case in exercise.cases():
@@ -336,7 +355,7 @@ RESIZE_POSITIONS = Exercise(
         ),
     ),
     ideas={
-        "gives (1, T', D), with and without a class token": [forms],
+        "gives (1, T', D), with and without a class token": [every_form],
         "the class token keeps its position": [class_token_kept],
         "resizes in two directions, for non-square grids too": [
             positions(*grids, e) for grids in STRETCHES for e in (1, 0)

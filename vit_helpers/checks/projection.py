@@ -17,6 +17,7 @@ from vit_helpers.checks.engine.compare import same
 from vit_helpers.checks.engine.modules import ModuleExercise
 from vit_helpers.checks.engine.report import Function, Mistake, first_line, reject_if
 from vit_helpers.checks.engine.traces import ask
+from vit_helpers.checks.patches import turned_grid
 from vit_helpers.patches import patchify, unpatchify
 
 # What the modules share: shapes, and what is learned
@@ -42,7 +43,7 @@ def tokens_shape(exercise: ModuleExercise, answer: Function) -> None:
         try:
             got = ask(module, x)
         except (RuntimeError, IndexError) as error:
-            about_sizes = any(
+            about_sizes = "view size" not in str(error) and any(
                 word in str(error).lower() for word in ("size", "expand", "dimension")
             )
             message = (
@@ -73,12 +74,21 @@ def learned(module: nn.Module) -> list[int]:
 def registered(exercise: ModuleExercise, answer: Function, several: str = "") -> None:
     """Raise Mistake unless a module learns as many numbers as the right one.
 
+    A message of `structures` is given if its parameters are the answer's for all sizes.
     several: the message for a multiple
     """
+    counts_by_size = [
+        (sizes, learned(modules.made(answer, sizes, shape)[0])) for sizes, shape in exercise.cases
+    ]
+    known = [
+        message
+        for message, structure in exercise.structures.items()
+        if all(sorted(structure(*sizes)) == counts for sizes, counts in counts_by_size)
+    ]
     for sizes, shape in exercise.cases:
         module, _ = modules.made(answer, sizes, shape)
-        counts, wanted = learned(module), sum(learned(exercise.module(*sizes)))
-        got, total = sum(counts), sum(p.numel() for p in module.parameters())
+        got, wanted = sum(learned(module)), sum(learned(exercise.module(*sizes)))
+        total = sum(p.numel() for p in module.parameters())
         frozen = (
             f"has parameters with requires_grad=False ({total - got} numbers): "
             "let them learn, or remove them"
@@ -86,15 +96,7 @@ def registered(exercise: ModuleExercise, answer: Function, several: str = "") ->
         reject_if(total > got, frozen)
         if got == wanted:
             continue
-        known = {}
-        for message, structure in exercise.structures.items():
-            if sum(structure(*sizes)) == got:
-                known[message] = sorted(structure(*sizes))
-        message = min(
-            known,
-            key=lambda message: known[message] != counts,
-            default=several if got % wanted == 0 else "",
-        )
+        message = next(iter(known), several if got % wanted == 0 else "")
         reject_if(
             message, message.format(got=got, more=got - wanted, times=got // wanted, D=sizes[-1])
         )
@@ -187,28 +189,28 @@ def alike(got: Tensor, wanted: Tensor) -> bool:
     return same(got.float(), wanted.float())
 
 
-SEVERAL = (
-    "changing one patch changes several tokens, so the cut is wrong. "
-    "Did you reshape without a permute?"
-)
-
-
 def in_place(exercise: ModuleExercise, answer: Function) -> None:
-    """Raise Mistake unless changing a patch changes its own token and no other."""
+    """Raise Mistake unless changing a patch changes its own token and no other.
+
+    A known mistake has a message of its own.
+    """
     for (P, C, D), shape in exercise.cases:
         module, x = modules.made(answer, (P, C, D), shape, torch.float64)
         N = (shape[2] // P) * (shape[3] // P)
-        marked = torch.eye(N, dtype=torch.float64)[:, :, None].expand(N, N, C * P * P)
-        images = unpatchify(marked.contiguous(), P, (shape[2], shape[3]))
-        moved = (module(images) - module(torch.zeros_like(images))).abs().sum(
-            2
-        ) > 1e-9  # (image n, token)
-        if not torch.equal(moved, torch.eye(N, dtype=torch.bool)):
+        own = torch.eye(N, dtype=torch.float64)
+        marked = own[:, :, None] * torch.randn(C * P * P, dtype=torch.float64)
+        images = unpatchify(marked, P, (shape[2], shape[3]))
+        change = module(images) - module(torch.zeros_like(images))
+        moved = change.abs().sum(2) > 1e-9  # (image n, token)
+        if not torch.equal(moved, own > 0):
             order = (
                 "the tokens are not in the order of the patches, "
                 "which run from left to right, then down"
             )
-            message = SEVERAL if (moved.sum(1) > 1).any() else order
+            several = "changing one patch changes several tokens"
+            none = "changing a patch changes no token"
+            counts = moved.sum(1)
+            message = several if (counts > 1).any() else order if counts.all() else none
             readable(exercise, answer)
             modules.reading_of(replace(exercise, unknown=message), answer, module, x, (P, C, D))
 
@@ -228,7 +230,16 @@ PATCH_EMBED_MISTAKES: dict[str, Function] = {
     "the patches are ordered from top to bottom first, but should go from left to right, "
     "then down: rows before columns":
         lambda x, w, b: convolved(x, w, b).mT.flatten(2).mT,
-    SEVERAL: partial(project, cut=lambda x, P: x.reshape(len(x), -1, x.shape[1] * P * P)),
+    "the images are cut with a reshape alone, so the pieces are rows of pixels and not squares: "
+    "a permute has to come before the last reshape":
+        partial(project, cut=lambda x, P: x.reshape(len(x), -1, x.shape[1] * P * P)),
+    "right for square images only: the grid has H / P rows and W / P columns":
+        partial(project, cut=turned_grid),
+    "a reshape turned (B, D, N) into (B, N, D), but it moves no numbers; use transpose(1, 2)":
+        lambda x, w, b: (y := convolved(x, w, b)).reshape(len(x), -1, y.shape[1]),
+    "subtracts each patch's mean, but the projection reads the pixels as they are":
+        partial(project, cut=lambda x, P: (y := patchify(x, P)) - y.mean(-1, keepdim=True)),
+    "the bias is never added": lambda x, w, b: project(x, w, 0 * b),
     "flattens a patch pixel by pixel (P, P, C), "
     "but published weights expect it channel by channel (C, P, P)":
         partial(project, cut=partial(reordered, order=(3, 4, 2))),
@@ -242,10 +253,13 @@ PATCH_EMBED_STRUCTURES: dict[str, Function] = (
         "learns only the weight, {got} numbers, "
         "but all published weights also have a bias of D = {D} numbers":
             lambda P, C, D: [C * P * P * D],
+        "learns {more} numbers too many: each channel has a projection with its own bias, "
+        "but one bias of D = {D} numbers is enough":
+            lambda P, C, D: [P * P * D, D] * C,
     }
     | {
         f"learns {{more}} numbers too many: "
-        f"the paper's model has no LayerNorm here, {message} the projection": norms
+        f"the paper's model has no norm here, {message} the projection": norms
         for message, norms in {
             "before": lambda P, C, D: [C * P * P * D, D, C * P * P, C * P * P],
             "after": lambda P, C, D: [C * P * P * D, D, D, D],

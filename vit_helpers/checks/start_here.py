@@ -18,6 +18,14 @@ NUM_TOKENS_MISTAKES: dict[str, Function] = {
     "a patch covers P x P pixels, so divide by P twice": lambda H, P: H * H // P,
     "a patch covers P x P pixels, so divide by P twice, and then add 1":
         lambda H, P: H * H // P + 1,
+    "add 1 after the square is taken, not before": lambda H, P: (H // P + 1) ** 2,
+    "** is computed before //, so H // P needs parentheses": lambda H, P: H // P**2 + 1,
+    "** is computed before //, so H // P needs parentheses; and the class token is missing":
+        lambda H, P: H // P**2,
+    "that is twice the number along one side, but a square is needed":
+        lambda H, P: 2 * (H // P) + 1,
+    "that is twice the number along one side, but a square is needed, and then add 1":
+        lambda H, P: 2 * (H // P),
 }  # fmt: skip
 NUM_TOKENS = Exercise(
     name="num_tokens",
@@ -26,7 +34,7 @@ NUM_TOKENS = Exercise(
         when="for {} pixels and patches of {}".format,
         kind="a whole number",
         depends="both arguments",
-        unknown="count the patches along one side first",
+        unknown="T = N + 1, where N is the number of all patches",
     ),
     ideas={
         "right for every size, the 197 tokens of ViT-B/16 among them": [

@@ -70,14 +70,18 @@ def missing(*parts: str) -> Function:
 def by_parts(got: int, right: int, *sizes: int) -> str:
     """Write the message about a count that no known mistake gives.
 
-    One or two parts may be missing, or one counted twice.
+    It may be short by as many as one or two parts have, or too large by one.
     """
     terms = counts(*sizes)
     for names in [names for n in (1, 2) for names in combinations(terms, n)]:
         if got == right - sum(terms[name] for name in names):
-            return f"missing: {'; '.join(names)}"
-    twice = (f"counted twice: {name}" for name, term in terms.items() if got == right + term)
-    return next(twice, "go through the parts one by one")
+            return f"{right - got:,} too few, as many as {' and '.join(names)}"
+    more = (
+        f"{term:,} too many, as many as {name}"
+        for name, term in terms.items()
+        if got == right + term
+    )
+    return next(more, "go through the parts one by one")
 
 
 def one_number(answer: Function, *sizes: int) -> dict[str, Any]:
@@ -163,6 +167,7 @@ VIT_PARAMETERS = Exercise(
             "it should give {right:,}: {message}"
         ),
         when=lambda *sizes: f"for {', '.join(map(str, sizes))}",
+        kind="a whole number",
         depends="all six numbers",
         unknown=by_parts,
     ),

@@ -55,6 +55,12 @@ def through(b: Block, x: Tensor, way: Function = right_way, dense: Function = ml
     return way(x, b.norm1, b.attn, b.norm2, lambda z: dense(z, *b.mlp.parameters()))
 
 
+def one_head(b: Block, x: Tensor) -> Tensor:
+    """Pass tokens through a block whose attention has a single head of the whole width."""
+    x = x + b.attn.proj(F.scaled_dot_product_attention(*b.attn.qkv(b.norm1(x)).chunk(3, dim=-1)))
+    return x + b.mlp(b.norm2(x))
+
+
 ALSO_HERE = (  # of a block's mistakes, those that are looked for in a whole model
     "^the norms come after the sums|^the residual connections add|in parallel|starts from "
     "the block|MLP's result is "
@@ -78,10 +84,15 @@ PASSES: dict[str, dict[str, Function]] = {  # message: a wrong stage of the pass
                 F.layer_norm(run(b, x), x.shape[-1:], None, None, n.eps) * n.bias + n.weight
             ),
         "only the first block is applied, but all of them should be": lambda b, n, x: n(b[0](x)),
+        "the first block is applied again and again, but each block should be applied once":
+            lambda b, n, x: n(run([b[0]] * len(b), x)),
+        "the last block is never applied": lambda b, n, x: n(run(b[:-1], x)),
+        "the first block is never applied": lambda b, n, x: n(run(b[1:], x)),
         "every block is applied twice, but should be applied once":
             lambda b, n, x: n(run(b, run(b, x))),
         "the blocks are applied from last to first": lambda b, n, x: n(run(b[::-1], x)),
-        "every block reads the input of the first one, but z = block(z) passes the result on":
+        "only the result of the last block counts, which reads the input of the first one, "
+        "but z = block(z) passes the result on":
             lambda b, n, x: n(b[-1](x)),
         "every block reads the input of the first one, and the results are added, "
         "but z = block(z) passes the result on":
@@ -92,6 +103,7 @@ PASSES: dict[str, dict[str, Function]] = {  # message: a wrong stage of the pass
     "block": {
         "adds a residual connection around a block, but the block has its own inside":
             lambda b, x: x + b(x),
+        "attention has a single head, but should have the num_heads that is given": one_head,
     }
     | {
         message: partial(through, way=way)
@@ -214,7 +226,8 @@ PARTS: dict[str, Callable[[Any], Shapes]] = {
     "the MLP is not 4 D wide inside":
         lambda s: {(4 * s.D, s.D): -s.L, (4 * s.D,): -s.L, (s.D, 4 * s.D): -s.L},
     "queries, keys and values have no bias": lambda s: {(s.D,): -3 * s.L},
-    "attention has an output projection after the heads, D x D with a bias":
+    "attention has four layers, D x D with a bias (queries, keys, values, output projection), "
+    "but one is missing":
         lambda s: {(s.D, s.D): -s.L, (s.D,): -s.L},
     "the final norm is missing: equation 4 normalizes once more after the last block":
         lambda s: {(s.D,): -2},
@@ -233,12 +246,12 @@ PARTS: dict[str, Callable[[Any], Shapes]] = {
 }  # fmt: skip
 
 
-def message_for_shapes(
+def messages_for_shapes(
     lacks: Counter[tuple[int, ...]], more: Counter[tuple[int, ...]], sizes: tuple[int, ...]
-) -> str:
-    """Write the message for the shapes that a model lacks and has too many.
+) -> list[str]:
+    """Return the messages for the shapes that a model lacks and has too many.
 
-    If none fits both, it is the one for those that it lacks.
+    Those that fit both are first, then come those that fit what it lacks.
     """
     side, P, C, K, D, L, _ = sizes
     N = (side // P) ** 2
@@ -246,4 +259,4 @@ def message_for_shapes(
     known = {message: Counter(change(letters)) for message, change in PARTS.items()}
     near = [message for message, change in known.items() if (-change, +change) == (lacks, more)]
     near += [message for message, change in known.items() if lacks and -change == lacks]
-    return near[0] if near else ""
+    return near

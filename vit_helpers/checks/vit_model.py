@@ -19,7 +19,7 @@ from vit_helpers.checks.engine.compare import (
 from vit_helpers.checks.engine.modules import ModuleExercise, Sizes, apart, build, made, output
 from vit_helpers.checks.engine.report import Function, Mistake, first_line, reject_if
 from vit_helpers.checks.engine.traces import ask
-from vit_helpers.checks.vit_mistakes import PASSES, Right, message_for_shapes, passed, with_stage
+from vit_helpers.checks.vit_mistakes import PASSES, Right, messages_for_shapes, passed, with_stage
 
 # image_size, patch_size, in_chans, num_classes, embed_dim, depth, num_heads
 # every shape among them is its own
@@ -173,14 +173,20 @@ def any_batch(exercise: ModuleExercise, answer: Function) -> None:
 
 
 def registered(exercise: ModuleExercise, answer: Function) -> None:
-    """Raise Mistake unless a model has the parameters of a ViT, in whatever layers."""
+    """Raise Mistake unless a model has the parameters of a ViT, in whatever layers.
+
+    A known mistake has a message of its own if it fits all sizes.
+    """
+    off = []  # sizes, and the shapes that are lacking and too many for them
     for sizes in SIZES:
+        counts, wanted = parts(build(answer, *sizes), sizes), parts(Right(*sizes), sizes)
+        if counts != wanted:
+            off.append((sizes, wanted - counts, counts - wanted))
+    messages = [messages_for_shapes(lacking, more, sizes) for sizes, lacking, more in off]
+    for sizes, lacking, surplus in off:
         model = build(answer, *sizes)
-        counts, wanted = parts(model, sizes), parts(Right(*sizes), sizes)
-        if counts == wanted:
-            continue
-        lacking, surplus = wanted - counts, counts - wanted
-        known = message_for_shapes(lacking, surplus, sizes)
+        fits = [m for m in messages[0] if all(m in others for others in messages)]
+        known = fits[0] if fits and len(off) > 1 else ""
         count = sum(p.numel() for p in model.parameters())
         reject_if(known, f"{type(model).__name__} has {count:,} parameters: {known}")
         turned = Counter({shape[::-1]: n for shape, n in surplus.items()}) == lacking
@@ -219,8 +225,37 @@ UNKNOWN = (
 )
 
 
-def equal_to(model: nn.Module, right: Any, images: Tensor, sizes: Sizes) -> Any:
-    """Return the right model with the eps for which an answer equals it.
+def explained(got: Tensor, right: Any, images: Tensor, stage: str, wrong: Function) -> bool:
+    """Tell whether a wrong stage gives an answer's logits, with one of the eps."""
+    for candidate in each_eps(right):
+        guess = passed(candidate, images, **{stage: wrong})
+        if close(got, guess):
+            return True
+        if not same(got, guess, atol=0.1):
+            return False  # another eps moves no logit that far
+    return False
+
+
+def name_mistake(answer: Function, got: Tensor, right: Any, images: Tensor) -> None:
+    """Raise Mistake with the message of a wrong stage that gives an answer's logits.
+
+    It must do so for all sizes, which differ in depth and heads.
+    """
+    cases: list[tuple[Tensor, Any, Tensor]] = []
+    for stage, wrongs in PASSES.items():
+        for message, wrong in wrongs.items():
+            if not explained(got, right, images, stage, wrong):
+                continue
+            cases = cases or [
+                (logits(twin, x := images_for(sizes), sizes), ours, x)
+                for sizes in SIZES
+                for twin, ours in [twins(answer, sizes)]
+            ]
+            reject_if(all(explained(*case, stage=stage, wrong=wrong) for case in cases), message)
+
+
+def equal_to(answer: Function, model: nn.Module, right: Any, images: Tensor, sizes: Sizes) -> Any:
+    """Return the right model with the eps for which an answer's model equals it.
 
     raises: Mistake with the reason if there is none
     """
@@ -229,12 +264,7 @@ def equal_to(model: nn.Module, right: Any, images: Tensor, sizes: Sizes) -> Any:
         wanted.append(candidate(images).detach())
         if close(got, wanted[-1]):
             return candidate
-    for stage, wrongs in PASSES.items():
-        for message, wrong in wrongs.items():
-            for candidate, numbers in zip(each_eps(right), wanted, strict=True):
-                if not same(got, guess := passed(candidate, images, **{stage: wrong}), atol=0.1):
-                    break  # another eps moves no logit that far
-                reject_if(not close(guess, numbers) and close(got, guess), message)
+    name_mistake(answer, got, right, images)
     if images.dtype == torch.float64 and same(got, wanted[0], atol=1e-3):
         if torch.equal(got, got.float().double()):
             expect_digits(got, wanted[0])
@@ -256,6 +286,7 @@ def right_numbers(exercise: ModuleExercise, answer: Function) -> None:
         ):
             model, right = twins(answer, sizes, dtype)
             equal_to(
+                answer,
                 model.train(training),
                 right.train(training),
                 size * images_for(sizes, dtype=dtype),
@@ -295,7 +326,7 @@ def three_layers(exercise: ModuleExercise, answer: Function) -> None:
     *_, D, L, _ = sizes = SIZES[0]
     model, right = twins(answer, sizes)
     images, rows = images_for(sizes), pieces(model, sizes)
-    candidate = equal_to(model, right, images, sizes)
+    candidate = equal_to(answer, model, right, images, sizes)
     if rows == 3 * D:
         return
     layers = [p for p in learned(model) if shape_of(p, sizes) == (rows, D)]
@@ -338,7 +369,7 @@ def every_gradient(exercise: ModuleExercise, answer: Function) -> None:
     for sizes in SIZES:
         model, right = twins(answer, sizes)
         images = images_for(sizes).requires_grad_()
-        candidate = equal_to(model, right, images.detach(), sizes)
+        candidate = equal_to(answer, model, right, images.detach(), sizes)
         names = [name for name, p in model.named_parameters() if p.requires_grad]
         slope_of_images, *slopes = gradients(model(images), [images, *learned(model)])
         lost = [name for name, slope in zip(names, slopes, strict=True) if slope is None]

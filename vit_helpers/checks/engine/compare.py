@@ -16,8 +16,8 @@ ROUNDED = (
     "Is there a .float() or a new torch.tensor(...)?"
 )
 KEPT = (
-    "gives the same result for another input: "
-    "was the first one kept? Compute it again in every call"
+    "gives the same result for another input: is it a constant, or was the first one kept? "
+    "Compute it from the arguments in every call"
 )
 NO_GRADIENT = (
     "gives the right numbers, but no gradient flows back: "

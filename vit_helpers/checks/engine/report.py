@@ -23,6 +23,10 @@ HINTS = {  # part of an error's name and message, and the way out
         "numpy and detach() pass no gradient on, so stay with torch",
     "is invalid for input of size":
         "the lengths in a reshape must multiply to that: is one a fixed number in your code?",
+    "view size is not compatible":
+        "view cannot merge axes that a transpose or permute has moved. Are those that you merge "
+        "neighbors, in the order that you want? If so, call .contiguous() before view",
+    "must be Tensor, not int": "for a plain number use math, or ** 0.5 for the root",
     "StopIteration": "next() found nothing left",
     "log_softmax_lastdim_kernel_impl": "cross_entropy takes the logits first, the labels second",
     "'method' object is not": "are the parentheses missing after a method's name?",
@@ -34,6 +38,15 @@ HINTS = {  # part of an error's name and message, and the way out
     "object of type 'generator' has no len()":
         "batches may come from a generator, so count them in the loop",
 }  # fmt: skip
+TUPLE = (
+    "a tuple is used like a tensor: does a function return several results, as attention does? "
+    "Unpack them, as in output, _ = ..."
+)
+HINTS |= dict.fromkeys(
+    ("'tuple' object has no attribute", "must be Tensor, not tuple", "'Tensor' and 'tuple'"), TUPLE
+)
+# torch's advice, which hides a wrong order of axes: a reshape never complains
+TRAP = " Use .reshape(...) instead."
 Function = Callable[..., Any]  # an answer, a right one or a wrong one
 results: list[str] = []  # one sign for each idea of the last check; `share` counts them
 
@@ -115,9 +128,9 @@ def report(sign: str, name: str, message: str) -> bool:
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line of an error's message, at most 160 characters of it."""
+    """Return the first line of an error's message without `TRAP`, at most 160 characters."""
     try:
-        return str(error).strip().partition("\n")[0][:160]
+        return str(error).strip().partition("\n")[0].replace(TRAP, "")[:160]
     except Exception:  # a message that itself fails
         return "(no message)"
 
