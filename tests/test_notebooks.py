@@ -97,6 +97,27 @@ def test_cells_are_plain_python_that_fits_the_page(path):
         assert len([line for line in lines if line.strip()]) <= 25, cell.source
 
 
+def silent_asserts(source):
+    """The asserts of a cell that don't say in words what went wrong."""
+    asserts = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Assert)]
+    return [
+        ast.unparse(node)
+        for node in asserts
+        if not (node.msg and re.search(r"[a-z] [a-z]", ast.unparse(node.msg)))
+    ]
+
+
+@every
+def test_every_assert_says_what_went_wrong(path):
+    assert [text for cell in cells(path, "code") for text in silent_asserts(cell.source)] == []
+
+
+def test_an_assert_without_words_is_seen():
+    assert silent_asserts("assert x") == ["assert x"]
+    assert silent_asserts("if x:\n    assert y, z") == ["assert y, z"]
+    assert not silent_asserts('assert x, f"{name} should be true"\nassert y, "run section 2 first"')
+
+
 @every
 def test_images_have_alt_text(path):
     for output in outputs(path):
