@@ -86,6 +86,85 @@ def test_the_error_of_both_is_what_happens_when_both_are_drawn_anew(seeds, image
     assert 0.93 < covered < 0.99
 
 
+def by_pairs(d, clusters):
+    """Squared errors of the images and of both, as double sums over pairs that share a cluster"""
+    (n, m), mean, count = d.shape, d.mean(), len(set(clusters))
+    same = np.array([[one == other for other in clusters] for one in clusters])
+    rest = d - d.mean(1, keepdims=True) - d.mean(0) + mean
+    images = (np.outer(d.mean(0) - mean, d.mean(0) - mean) * same).sum() * count / (count - 1)
+    overlap = sum((np.outer(row, row) * same).sum() for row in rest)
+    overlap *= n / (n - 1) * count / (count - 1)
+    seeds, images = d.mean(1).var(ddof=1) / n, images / m**2
+    return images, max(seeds, images, seeds + images - overlap / (n * m) ** 2)
+
+
+@pytest.mark.parametrize("count", [2, 7, 60])
+def test_errors_of_clusters_are_sums_over_pairs_in_one_cluster(count):
+    draw = np.random.default_rng(5)
+    for _ in range(20):
+        clusters = [*range(count), *draw.integers(0, count, 80 - count)]
+        d = draw.integers(-1, 2, (4, 80))
+        effect, names = effect_of(d, clusters), [f"writer {number}" for number in clusters]
+        images, both = by_pairs(d, clusters)
+        assert effect.images**2 == pytest.approx(images)
+        assert effect.both**2 == pytest.approx(both)
+        assert effect_of(d, names) == effect
+        alone = effect_of(d.mean(0, keepdims=True), clusters)  # one seed
+        assert alone.images == pytest.approx(effect.images) and math.isnan(alone.both)
+
+
+def test_an_image_stored_three_times_counts_once():
+    d = np.random.default_rng(6).integers(-1, 2, (4, 50))
+    once, thrice = effect_of(d), np.repeat(d, 3, axis=1)
+    in_clusters = effect_of(thrice, np.repeat(np.arange(50), 3))
+    for name in ("difference", "seeds", "images", "both", "df"):
+        assert getattr(in_clusters, name) == pytest.approx(getattr(once, name)), name
+    assert effect_of(thrice).images == pytest.approx(once.images / 3**0.5, rel=0.02)
+    assert effect_of(d, np.arange(50)) == once
+
+
+@pytest.mark.parametrize("count", [14, 100])
+def test_an_interval_of_clusters_covers_what_one_of_images_misses(count):
+    """Differences of a random part for each cluster, image, seed, and pair of seed and cluster"""
+    draw, n, m = np.random.default_rng(7), 5, 420
+    clusters = np.arange(m) * count // m
+    covered = {"images": 0, "clusters": 0}
+    for _ in range(1000):
+        d = draw.normal(0, 0.3, (1, count))[:, clusters] + draw.normal(0, 0.3, (n, m))
+        d += draw.normal(0, 0.2, (n, count))[:, clusters] + draw.normal(0, 0.02, (n, 1))
+        for name, labels in (("images", None), ("clusters", clusters)):
+            low, high = effect_of(d, labels).interval()
+            covered[name] += low < 0 < high
+    assert 930 < covered["clusters"] < 980
+    assert covered["images"] < 870
+
+
+@pytest.mark.parametrize(
+    ("differences", "clusters", "says"),
+    [
+        ([1, 0], None, r"two images or more\), got the shape \(2,\)"),
+        ([[1]], None, r"got the shape \(1, 1\)"),
+        ([[1, 0, 0]], [1, 2], r"one label for each of 3 images, got the shape \(2,\)"),
+        ([[1, 0, 0]], [["a", "b", "c"]], r"got the shape \(1, 3\)"),
+        ([[1, 0, 0]], ["a", None, None], "2 of 3 images have no cluster"),
+        ([[1, 0, 0]], [0, 1, math.nan], "1 of 3 images have no cluster"),
+        ([[1, 0, 0]], [4, 4, 4], "all 3 images are in one cluster"),
+    ],
+)
+def test_clusters_that_make_no_sense_are_named(differences, clusters, says):
+    with pytest.raises(ValueError, match=says):
+        effect_of(differences, clusters)
+
+
+def test_a_comparison_knows_clusters():
+    runs = table(baseline=[[1, 0, 0, 0], [1, 0, 1, 0]], up=[[1, 1, 0, 0], [1, 1, 1, 0]])
+    clusters = ["a", "b", "c", "c"]
+    effect = effect_of(paired(runs, "up"), clusters)
+    line = compare(runs, clusters=clusters).loc["up"]
+    assert line["images"] == effect.images and line["p"] == effect.p
+    assert effect.images != pytest.approx(compare(runs).loc["up", "images"])
+
+
 def test_holm_is_what_its_definition_says():
     p = [0.001, 0.2, 0.012, math.nan, 0.04]
     assert holm(p)[:3] == pytest.approx([0.004, 0.2, 0.036]) and math.isnan(holm(p)[3])

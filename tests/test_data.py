@@ -3,7 +3,8 @@ import torch
 import torch.nn.functional as F
 from sklearn.datasets import load_digits
 
-from vit_helpers.data import Batches, Split, load, photos, random_affine, split_rows
+from vit_helpers.data import Batches, Split, load, photos, random_affine, split_rows, subset
+from vit_helpers.data.digits import find_digits
 
 FIRST_ROWS = [[362, 1568, 1440, 1761], [1748, 1500, 644, 170], [570, 1302, 297, 1575]]
 
@@ -196,6 +197,33 @@ def test_boxes_stay_with_their_images():
     assert torch.equal(few.train.boxes, data.train.boxes[kept]) and torch.equal(
         few.train.images, data.train.images[kept]
     )
+
+
+def drawn_rows(digits, n, clutter, generator):
+    """The rows of the digits, from random numbers drawn in the order in which `scatter` does"""
+    limits = [digits, 7, 7, 19, 19] * clutter + [digits, 13, 13]
+    draws = [[int(torch.randint(x, (), generator=generator)) for x in limits] for _ in range(n)]
+    return [numbers[-3] for numbers in draws]
+
+
+@pytest.mark.parametrize("clutter", [0, 4, 30])
+def test_the_digit_of_every_scattered_image_is_found(digits, clutter):
+    scattered = load("scattered_digits", n=200, clutter=clutter, seed=1)
+    for number, name in enumerate(("train", "validation", "test")):
+        split, plain = scattered.get_split(name), digits.get_split(name)
+        rows = drawn_rows(
+            len(plain), len(split), clutter, torch.Generator().manual_seed(3 + number)
+        )
+        assert find_digits(split, plain).tolist() == rows
+        assert torch.equal(plain.labels[rows], split.labels)
+
+
+def test_scattered_images_of_other_digits_are_an_error(digits):
+    test = load("scattered_digits", n=20).test
+    with pytest.raises(ValueError, match="image 0 was made from none of the 3 digits"):
+        find_digits(test, subset(digits.train, slice(3)))
+    with pytest.raises(ValueError, match="with their bounding boxes"):
+        find_digits(digits.test, digits.test)
 
 
 @pytest.mark.parametrize(

@@ -518,14 +518,17 @@ AUGMENTED = ("none", "affine")  # settings of `transfer.csv`
 
 
 def stored(table, key, **which):
-    """Mean and standard deviation over the seeds of a stored table, as the README writes them"""
+    """Mean and standard deviation over the seeds of a stored table, as the README writes them
+
+    key: a column; of "right", the share of images that a run classified correctly
+    """
     with (PACKAGE / "results" / table).open(encoding="utf-8") as file:
         rows = [
             row
             for row in csv.DictReader(file)
             if all(row[name] == value for name, value in which.items())
         ]
-    values = [float(row[key]) for row in rows]
+    values = [float(unpack(row[key]).mean() if key == "right" else row[key]) for row in rows]
     return statistics.mean(values), statistics.stdev(values)
 
 
@@ -541,7 +544,7 @@ def test_figures_are_those_of_the_stored_tables():
         for n in labels:
             which = {"task": task, "augment": augment, "labels": n, "split": "test"}
             pairs = [
-                stored("transfer.csv", "accuracy", way=way, **which)
+                stored("transfer.csv", "right", way=way, **which)
                 for way in ("from scratch", "probe", "LoRA", "full")
             ]
             assert (
@@ -665,6 +668,16 @@ def test_what_the_page_says_of_sheets():
     assert f"on the others the accuracy after 36 epochs is {right[:, ~shared].mean():.3f}" in page
     each = [right[:, sheet == one].mean() for one in range(14)]
     assert f"the accuracy varies from {min(each):.2f} to {max(each):.2f}" in page
+    ratios = []
+    stored_runs = read_results("accuracies")
+    for goal, kind in stored_runs.groupby(["goal", "folds"]).groups:
+        answers = cross_validated(goal, kind)
+        ends = [effect_of(answers, clusters).interval() for clusters in (sheet, None)]
+        ratios.append(np.diff(ends[0])[0] / np.diff(ends[1])[0])
+    assert f"are {min(ratios):.1f} to {max(ratios):.1f} times as wide" in page
+    effect = effect_of(cross_validated("digits", "random") - right.astype(float), sheet)
+    points = [f"{100 * x:.1f}" for x in (effect.difference, *effect.interval())]
+    assert "is then {} points ({} to {})".format(*points) in page
 
 
 @pytest.mark.repo

@@ -8,6 +8,7 @@ from sklearn.metrics import roc_auc_score
 
 from vit_helpers.ablation.comparison import effect_of
 from vit_helpers.data import load
+from vit_helpers.data.digits import find_digits, scatter
 from vit_helpers.inspection.localization import (
     CONTROLS,
     METHODS,
@@ -22,7 +23,9 @@ from vit_helpers.inspection.localization import (
     rank_score,
 )
 from vit_helpers.parity import perturb
+from vit_helpers.results import read_results
 from vit_helpers.results.localization import (
+    RIVALS,
     compare_methods,
     line_of,
     pack_scores,
@@ -243,6 +246,21 @@ def test_intervals_cover_models_and_images():
     assert abs(compared.loc[("another box", "rank", "rollout"), "mean"]) < 0.1
 
 
+def test_counting_digits_instead_of_images_changes_no_conclusion():
+    """Notebook 08: with clusters, no end moves by more than 0.002, and no star changes."""
+    plain = load("digits").test
+    images = scatter(plain, 1000, 24, 12, 4, torch.Generator().manual_seed(5))  # of seed 1
+    digits = find_digits(images, plain)
+    assert len(digits.unique()) == 335
+    independent, clustered = (
+        compare_methods(read_results("localization"), clusters).loc[list(RIVALS)]
+        for clusters in (None, digits)
+    )
+    moved = (clustered[["low", "high"]] - independent[["low", "high"]]).abs().max(axis=None)
+    assert len(independent) == 30 and 0 < moved < 0.002
+    assert ((independent["holm"] < 0.05) == (clustered["holm"] < 0.05)).all()
+
+
 def test_families_are_corrected_on_their_own():
     compared = compare_methods(table(gain=0))
     rivals = compared.drop(index=["untrained", "another box"], level="against")
@@ -260,6 +278,9 @@ def test_with_one_model_the_interval_covers_images_alone():
     assert line["models"] == 1 and line["high"] - line["low"] == pytest.approx(
         2 * 1.984 * error, rel=1e-3
     )
+    clusters = np.arange(100) // 10  # ten of them
+    line, error = line_of(values, clusters), effect_of(values, clusters).images
+    assert line["high"] - line["low"] == pytest.approx(2 * 2.262 * error, rel=1e-3)
     summary = summarize_scores(table(models=1))
     assert summary.loc[("inside", "trained", "rollout"), "each"] == [0.5]
     assert math.isnan(summary.loc[("inside", "trained", "rollout"), "low"])

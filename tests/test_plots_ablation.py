@@ -211,6 +211,18 @@ def test_intervals_stand_side_by_side_over_a_logarithmic_axis():
     assert [text.get_text() for text in ax.get_legend().get_texts()] == ["a", "b"]
 
 
+def test_intervals_that_do_not_cover_other_seeds_are_dashed():
+    series = {"a": {10: (1, 0.5, 2), 100: (2, 1, 3)}, "b": {10: (3, 2.5, 3.5)}}
+    ax = draw_intervals(series, images_only=[100])
+    (first,), (second,) = (container.lines[2] for container in ax.containers)
+    solid, dashed = (dashes for _, dashes in first.get_linestyles())
+    assert solid is None and dashed and second.get_linestyles() == [(0, None)]
+    names = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert names == ["other images, not other seeds", "a", "b"]
+    plain = draw_intervals(series)
+    assert all(dashes is None for _, dashes in plain.containers[0].lines[2][0].get_linestyles())
+
+
 def test_a_search_shows_each_run_with_its_accuracy():
     ax = draw_search([1e-3, 1e-2], [0.1, 0.2], [0.91, 0.85], title="t")
     assert ax.collections[0].get_offsets().tolist() == [[1e-3, 0.1], [1e-2, 0.2]]

@@ -23,7 +23,7 @@ class Effect:
     """A mean difference of accuracies with its standard errors.
 
     seeds : over other seeds, on the same images
-    images: over other images, with the same trained models
+    images: over other images, or clusters of them, with the same trained models
     both  : over other seeds and other images
     df    : degrees of freedom of `both` (Satterthwaite's approximation)
 
@@ -82,28 +82,63 @@ def combine(
     return Effect(difference, math.sqrt(seeds), math.sqrt(images), math.sqrt(both), df)
 
 
-def effect_of(differences: Array) -> Effect:
+def effect_of(differences: Array, clusters: npt.ArrayLike | None = None) -> Effect:
     """Compute the mean of differences with its standard errors.
 
     differences: (n seeds, m images), each whether one model is correct minus whether another is:
                  -1, 0 or 1
+    clusters   : (m,) one label for each image; those with the same label may depend on each other,
+                 such as digits by one writer. None if all images are independent
+    raises     : ValueError for another shape, fewer than two images or clusters, or missing labels
 
-    For one seed, the error of the images is McNemar's. That of both is by two-way clustering
-    (Cameron, Gelbach and Miller 2011): the variances of seed means and of image means, minus what
-    both contain.
+    All errors are in the unit of the differences, so fractions of images. With G clusters and the
+    mean difference of each image over the seeds, the squared error of the images is that of cluster
+    sums (Liang and Zeger 1986):
+
+        G / (G - 1) * (sum over clusters of (sum of its images' deviations from the mean)^2) / m^2
+
+    For one seed and images that are independent, it is McNemar's. That of both is by two-way
+    clustering (Cameron, Gelbach and Miller 2011): the variances over seeds and over clusters of
+    images, minus what both contain.
 
     >>> effect_of([[1, 0, 0, 0], [0, 0, 1, 0]]).difference
     0.25
     """
     d = np.asarray(differences, dtype=float)
+    if d.ndim != 2 or d.shape[0] < 1 or d.shape[1] < 2:
+        raise ValueError(f"differences are (seeds, two images or more), got the shape {d.shape}")
     (n, m), mean = d.shape, d.mean()
+    codes = number_clusters(clusters, m)
+    count = int(codes.max()) + 1
     by_seed, by_image = d.mean(1), d.mean(0)
-    images = by_image.var(ddof=1) / m
+    images = sum_squares(by_image[None] - mean, codes) * count / (count - 1) / m**2
     if n == 1:
         return Effect(float(mean), math.nan, math.sqrt(images), math.nan, math.nan)
     rest = d - by_seed[:, None] - by_image + mean
-    overlap = (rest**2).sum() / ((n - 1) * (m - 1)) / (n * m)
-    return combine(float(mean), by_seed.var(ddof=1) / n, images, overlap, n - 1, m - 1)
+    overlap = sum_squares(rest, codes) * count / ((n - 1) * (count - 1)) / (n * m**2)
+    return combine(float(mean), by_seed.var(ddof=1) / n, images, overlap, n - 1, count - 1)
+
+
+def number_clusters(clusters: npt.ArrayLike | None, images: int) -> Array:
+    """Number the clusters of images from 0; without clusters, each image is its own: (m,)."""
+    if clusters is None:
+        return np.arange(images)
+    labels = np.asarray(clusters)
+    if labels.shape != (images,):
+        raise ValueError(
+            f"clusters need one label for each of {images} images, got the shape {labels.shape}"
+        )
+    codes, names = pd.factorize(labels)
+    if (codes < 0).any():
+        raise ValueError(f"{(codes < 0).sum()} of {images} images have no cluster (None or NaN)")
+    if len(names) < 2:
+        raise ValueError(f"all {images} images are in one cluster, but an error needs two or more")
+    return codes
+
+
+def sum_squares(deviations: Array, codes: Array) -> float:
+    """Sum the squared sums of clusters, each row on its own: (n, m), (m,) -> a number."""
+    return sum(float((np.bincount(codes, row) ** 2).sum()) for row in deviations)
 
 
 def right_answers(runs: pd.DataFrame, change: str, column: str = "right") -> dict[int, Array]:
@@ -171,17 +206,19 @@ def compare(
     baseline: str = "baseline",
     column: str = "right",
     changes: Sequence[str] | None = None,
+    clusters: npt.ArrayLike | None = None,
 ) -> pd.DataFrame:
     """Compare every change with the baseline, paired by seed and by image.
 
-    runs   : what `run_table` returns
-    changes: those to compare, None for all; they are one family for Holm
-    returns: indexed by change: n (seeds), what `Effect.row` has, discordant (fraction with one
-             correct answer), p, holm
+    runs    : what `run_table` returns
+    changes : those to compare, None for all; they are one family for Holm
+    clusters: of the images, as in `effect_of`
+    returns : indexed by change: n (seeds), what `Effect.row` has, discordant (fraction with one
+              correct answer), p, holm
     """
     if changes is None:
         changes = [name for name in dict.fromkeys(runs["change"]) if name != baseline]
-    lines = [line_of(paired(runs, name, baseline, column)) for name in changes]
+    lines = [line_of(paired(runs, name, baseline, column), clusters) for name in changes]
     table = pd.DataFrame(lines, index=pd.Index(list(changes), name="change"))
     return table.assign(holm=holm(table["p"])) if len(table) else table
 
@@ -212,7 +249,7 @@ def compare_best(runs: pd.DataFrame, candidates: Mapping[str, Sequence[str]]) ->
     return table.assign(holm=holm(table["p"])).rename_axis("change")
 
 
-def line_of(differences: Array) -> dict[str, Any]:
+def line_of(differences: Array, clusters: npt.ArrayLike | None = None) -> dict[str, Any]:
     """Make a row of `compare` of differences (n seeds, m images)."""
-    effect, discordant = effect_of(differences), float(np.abs(differences).mean())
+    effect, discordant = effect_of(differences, clusters), float(np.abs(differences).mean())
     return {"n": len(differences), **effect.row(), "discordant": discordant, "p": effect.p}

@@ -77,8 +77,7 @@ def scatter(
     split: Split, n: int, image_size: int, digit_size: int, clutter: int, generator: torch.Generator
 ) -> Split:
     """Draw n images, each of one digit of the split among clutter, with its bounding box."""
-    large = F.interpolate(split.images, size=digit_size, mode="bicubic", antialias=True)
-    large = large.clamp(0, 1)[:, 0]
+    large = enlarge(split.images, digit_size)
     piece_size = digit_size // 2
     images = torch.zeros(n, 1, image_size, image_size)
     labels = torch.zeros(n, dtype=torch.int64)
@@ -106,6 +105,38 @@ def scatter(
         labels[i] = split.labels[row]
         boxes[i] = torch.tensor([x, y, digit_size, digit_size])
     return Split(images, labels, boxes)
+
+
+def enlarge(images: Tensor, size: int) -> Tensor:
+    """Enlarge digits to the size that they have on a canvas: (n, 1, 8, 8) -> (n, size, size)."""
+    large = F.interpolate(images, size=size, mode="bicubic", antialias=True)
+    return large.clamp(0, 1)[:, 0]
+
+
+def find_digits(scattered: Split, plain: Split) -> Tensor:
+    """Find which digit each image was made from, so that images of the same one can be grouped.
+
+    scattered: images that `scattered_digits` drew, with their boxes
+    plain    : the split of `digits` from which it drew them
+    returns  : (n,), row numbers of the plain split
+    raises   : ValueError without boxes, or if an image was made from none of the digits
+    """
+    if scattered.boxes is None or not len(scattered):
+        raise ValueError("scattered digits are images, at least one, with their bounding boxes")
+    large = enlarge(plain.images, int(scattered.boxes[0, 2]))
+    rows = torch.zeros(len(scattered), dtype=torch.int64)
+    boxes = scattered.boxes.tolist()
+    for i, ((canvas,), (x, y, width, height)) in enumerate(
+        zip(scattered.images, boxes, strict=True)
+    ):
+        inside = canvas[y : y + height, x : x + width]
+        # fragments only brighten pixels
+        possible = (large <= inside).flatten(1).all(dim=1)
+        if not possible.any():
+            raise ValueError(f"image {i} was made from none of the {len(plain)} digits")
+        equal = (large == inside).flatten(1).sum(dim=1)
+        rows[i] = equal.where(possible, -1).argmax()
+    return rows
 
 
 def photos() -> dict[str, Tensor]:

@@ -1,7 +1,7 @@
 """Notebook 10: differences and their errors, many comparisons, factorial designs, searches."""
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -269,12 +269,15 @@ def draw_intervals(
     title: str | None = None,
     x: str | None = None,
     y: str | None = None,
+    images_only: Collection[float] = (),
 ) -> Axes:
     """Draw up to two series of means with their intervals over a logarithmic axis.
 
     The first has filled diamonds, the second open circles.
 
-    series: {name: {place on the axis: (mean, low, high)}}
+    series     : {name: {place on the axis: (mean, low, high)}}
+    images_only: places whose intervals are dashed, because they don't cover other seeds: two seeds
+                 that happen to agree give no error of the seeds
     """
     ax = style.new_axes(ax, 9, 3.0)
     for i, (name, points) in enumerate(series.items()):
@@ -290,14 +293,17 @@ def draw_intervals(
             "markersize": 7,
             "capsize": 4,
         }
-        ax.errorbar(places, means, bars, fmt="Do"[i], label=name, **options)
+        drawn = ax.errorbar(places, means, bars, fmt="Do"[i], label=name, **options)
+        dashes = [":" if place in images_only else "-" for place in points]
+        drawn.lines[2][0].set_linestyles(dashes)
+    if images_only:
+        ax.plot([], [], ":", color=style.SERIES[2], label="other images, not other seeds")
     ax.axhline(0, color=style.LINE, linewidth=1)
     ax.set_xscale("log")
     ax.xaxis.set_minor_locator(NullLocator())
     low, high = ax.get_ylim()
-    ax.set_ylim(
-        min(low, 0) - 0.3 * (high - min(low, 0)), high
-    )  # below the zero there is room for the legend
+    room = 0.45 if images_only else 0.3  # for the legend, below the zero
+    ax.set_ylim(min(low, 0) - room * (high - min(low, 0)), high)
     ax.legend(fontsize=style.TEXT_SIZE - 1, frameon=False, loc="lower right")
     return style.style_axes(ax, title, x, y)
 

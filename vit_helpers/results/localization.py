@@ -47,15 +47,18 @@ def scores_of(rows: pd.DataFrame, method: str, column: str, model: str = "traine
     return np.stack([unpack_scores(text) for text in chosen[column]])
 
 
-def line_of(values: Any) -> dict[str, Any]:
+def line_of(values: Any, clusters: Any = None) -> dict[str, Any]:
     """Compute the mean of (n models, m images), its 95% interval and its p-value.
+
+    clusters: of the images, as in `effect_of`
 
     Interval and p-value cover other models and other images; with one model other images only,
     since nothing is known about other models.
     """
-    effect = effect_of(values)
+    effect = effect_of(values, clusters)
     if len(values) == 1:
-        effect = replace(effect, both=effect.images, df=values.shape[1] - 1)
+        count = values.shape[1] if clusters is None else len(set(np.asarray(clusters).tolist()))
+        effect = replace(effect, both=effect.images, df=count - 1)
     low, high = effect.interval()
     return {
         "mean": effect.difference,
@@ -86,12 +89,13 @@ def summarize_scores(rows: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(lines).set_index(["score", "model", "method"]).drop(columns="p")
 
 
-def compare_methods(rows: pd.DataFrame) -> pd.DataFrame:
+def compare_methods(rows: pd.DataFrame, clusters: Any = None) -> pd.DataFrame:
     """Compare each method of the trained models with rivals, no training, and another image's box.
 
-    returns: for each of these, score and method what `line_of` has of the differences, paired by
-             model and by image, and `holm`, the corrected p-value; all comparisons with rivals
-             are one family, and so are the 10 of each other kind
+    clusters: of the images, as in `effect_of`
+    returns : for each of these, score and method what `line_of` has of the differences, paired by
+              model and by image, and `holm`, the corrected p-value; all comparisons with rivals
+              are one family, and so are the 10 of each other kind
     """
     lines = []
     for score in SCORES:
@@ -101,7 +105,12 @@ def compare_methods(rows: pd.DataFrame) -> pd.DataFrame:
             others["untrained"] = scores_of(rows, method, score, "untrained")
             others["another box"] = scores_of(rows, method, f"{score}_other")
             lines += [
-                {"against": against, "score": score, "method": method, **line_of(ours - scores)}
+                {
+                    "against": against,
+                    "score": score,
+                    "method": method,
+                    **line_of(ours - scores, clusters),
+                }
                 for against, scores in others.items()
             ]
     table = pd.DataFrame(lines).sort_values("against", kind="stable")
