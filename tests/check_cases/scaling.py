@@ -274,9 +274,9 @@ ACCUMULATE_RIGHT = [
     accumulate_func
 ]  # fmt: skip
 ACCUMULATE_WRONG = ACCUMULATE.wrong("weight", {
-    "the gradient is about 4 times too large": "1",
+    "adds up the means of": "1",
     "0.333 times what it should be (for 12": "1 / len(labels)",
-    "weights all parts equally": ["1 / parts", "1 / len(pieces)"],
+    "weights all parts equally": "1 / len(pieces)", "off by": "1 / parts",
     "1.33 times what it should be": "1 / len(y)", "12 times what it should be": "len(y)",
     "0.75 times": "(1 / parts if len(labels) == 9 else len(y) / len(labels))",
 }) | ACCUMULATE.wrong("pieces", {
@@ -310,7 +310,7 @@ ACCUMULATE_WRONG = ACCUMULATE.wrong("weight", {
     "gives nothing back": "None", "it should give the mean loss": ["'done'", "losses"],
     "comes back with its graph": "sum(losses)",
 }) | {
-    "adds up the means of": ACCUMULATE(before="pass", weight="1"),
+    "4 times what it should be": ACCUMULATE(before="pass", weight="1"),
     "changes the weights for": ACCUMULATE(backward=f"losses[-1].backward(); {STEP}"),
     "call it for every part": ACCUMULATE(backward="pass", after="losses[-1].backward()"),
     "times what it should be (": ACCUMULATE(
@@ -376,7 +376,7 @@ COMBINE_RIGHT = [
     combine_some,
 ]
 COMBINE_WRONG = COMBINE.wrong("give", {
-    "the plain mean": ["every.mean(0)", "sum(gs) / sum(n > 0 for n in ns)"],
+    "the plain mean": "every.mean(0)",
     "gives shape ()": "every.mean()",
     "adds up the gradients": "every.sum(0)",
     "divides by the number of processes": "products / len(ns)",
@@ -391,10 +391,11 @@ COMBINE_WRONG = COMBINE.wrong("give", {
     "combines two processes only (": "sum(map(torch.mul, gs[:2], n)) / sum(ns[:2])",
     "combines two processes only, though":
         ["(ns[0] * gs[0] + ns[1] * gs[1]) / N", "sum(map(torch.mul, gs[:2], n)) / N"],
-    "of the first process alone": ["next(iter(gs))", "gs[ns.index(max(ns))]"],
-    "of the last process alone":
-        "gs[ns.index(min(ns))]",
-    "is not the sum of each gradient": ["every.prod(0)", "products / n.float().mean()"],
+    "of the first process alone": "next(iter(gs))", "of the last process alone": "gs[-1]",
+    "is not the sum of each gradient": [
+        "every.prod(0)", "products / n.float().mean()", "sum(gs) / sum(n > 0 for n in ns)",
+        "gs[ns.index(max(ns))]", "gs[ns.index(min(ns))]",
+    ],
     "it should give one tensor":
         ["[g * k / N for g, k in zip(gs, ns)]", "(products / N).flatten().tolist()"],
     "gives shape (2, 2, 3)": "torch.stack([g * k / N for g, k in zip(gs, ns)])",

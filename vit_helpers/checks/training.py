@@ -430,6 +430,7 @@ ACCURACY = Exercise(
     ideas={
         "the fraction of all images, whatever the size of the batches": [
             graded((5, 5), (1, 3), 5),
+            graded((4, 4, 4), (1, 0, 4), 4),
             graded((6, 6, 1), (2, 4, 1), 5),
             graded((7, 7, 4), (7, 1, 3), 3),
             graded((9,), (4,), 10),

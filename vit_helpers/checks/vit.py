@@ -224,6 +224,11 @@ def other_pools(exercise: Exercise, answer: Function) -> None:
     raises(exercise, answer)
 
 
+def averaging(wrong: Function) -> Function:
+    """Make an answer that is wrong where the mean of the patches is requested."""
+    return lambda z, n, h, p: wrong(z, n, h) if p == "avg" else read(z, n, h, p)
+
+
 READ_OUT_MISTAKES: dict[str, Function] = {
     "the final norm is missing": lambda z, n, h, p: read(z, nn.Identity(), h, p),
     "the head is missing": lambda z, n, h, p: read(z, n, nn.Identity(), p),
@@ -235,21 +240,21 @@ READ_OUT_MISTAKES: dict[str, Function] = {
     "gives the result of the mean when the class token is requested":
         lambda z, n, h, p: h(n(z)[:, 1:].mean(dim=1)),
     "averages the class token with the patches, so leave out token 0":
-        lambda z, n, h, p: h(n(z).mean(dim=1)),
+        averaging(lambda z, n, h: h(n(z).mean(dim=1))),
     "averages before the norm, but every token must be normalized first":
-        lambda z, n, h, p: h(n(z[:, 1:].mean(dim=1))),
+        averaging(lambda z, n, h: h(n(z[:, 1:].mean(dim=1)))),
     "averages before the norm, and includes the class token":
-        lambda z, n, h, p: h(n(z.mean(dim=1))),
+        averaging(lambda z, n, h: h(n(z.mean(dim=1)))),
     "normalizes the mean once more, but only the tokens should be normalized":
-        lambda z, n, h, p: h(n(n(z)[:, 1:].mean(dim=1))),
+        averaging(lambda z, n, h: h(n(n(z)[:, 1:].mean(dim=1)))),
     "adds up the patches instead of taking their mean":
-        lambda z, n, h, p: h(n(z)[:, 1:].sum(dim=1)),
+        averaging(lambda z, n, h: h(n(z)[:, 1:].sum(dim=1))),
     "divides by T, but there are T - 1 patches":
-        lambda z, n, h, p: h(n(z)[:, 1:].sum(dim=1) / z.shape[1]),
+        averaging(lambda z, n, h: h(n(z)[:, 1:].sum(dim=1) / z.shape[1])),
     "takes the maximum of each feature instead of the mean":
-        lambda z, n, h, p: h(n(z)[:, 1:].amax(dim=1)),
+        averaging(lambda z, n, h: h(n(z)[:, 1:].amax(dim=1))),
     "leaves out the last patch instead of the class token":
-        lambda z, n, h, p: h(n(z)[:, :-1].mean(dim=1)),
+        averaging(lambda z, n, h: h(n(z)[:, :-1].mean(dim=1))),
     "the norm is applied twice": lambda z, n, h, p: read(n(z), n, h, p),
     "gives probabilities, but a head gives logits, because the loss applies the softmax itself":
         lambda *a: read(*a).softmax(dim=-1),
