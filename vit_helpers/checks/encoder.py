@@ -186,6 +186,11 @@ def count(parts: Callable[[float], tuple[float, float]], D: int, r: float = 4) -
     return squares * D * D + widths * D
 
 
+def fixed_ratio(parts: Callable[[float], tuple[float, float]], D: int, r: float = 4) -> float:
+    """Count parameters as if mlp_ratio were always 4."""
+    return count(parts, D)
+
+
 BLOCK_PARAMETERS_MISTAKES: dict[str, Function] = (
     {message: partial(count, parts) for message, parts in {
         "that is right only for mlp_ratio = 4: use the one that is given": lambda r: (12, 13),
@@ -211,6 +216,15 @@ BLOCK_PARAMETERS_MISTAKES: dict[str, Function] = (
         "the MLP is missing": lambda r: (4, 8),
         "attention is missing": lambda r: (2 * r, 5 + r),
     }.items()}
+    | {
+        f"{message}; and mlp_ratio is not used": partial(fixed_ratio, parts)
+        for message, parts in {
+            "the biases and the norms are missing": lambda r: (4 + 2 * r, 0),
+            "the norms are missing": lambda r: (4 + 2 * r, 5 + r),
+            "a norm is missing: a block has two": lambda r: (4 + 2 * r, 7 + r),
+            "that is one norm too many": lambda r: (4 + 2 * r, 11 + r),
+        }.items()
+    }
     | {
         "in Python a square is D**2, while ^ means something else":
             lambda D, r=4: round((4 + 2 * r) * D) ^ round(2 + (9 + r) * D),

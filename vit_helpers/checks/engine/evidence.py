@@ -43,19 +43,17 @@ def agreeing(
 ) -> list[Any]:
     """Return the results that a wrong answer shares with the answer; none if one differs.
 
-    Results that are right say nothing, nor do errors, unless the answer is right where the wrong
-    one raises an error.
+    Results that are right say nothing, nor do errors.
     """
     shared = []
     for one in seen:
-        if one.got is None or part not in one.right:
+        other = exercise.tried(wrong, one.args)
+        if one.got is None or other is None or part not in one.right:
             continue
-        other, got, right = exercise.tried(wrong, one.args), one.got[part], one.right[part]
-        if other is None or not alike(got, other[part]):
-            if other is not None or alike(got, right):
-                return []
-        elif not alike(other[part], right):
-            shared.append(got)
+        if not alike(one.got[part], other[part]):
+            return []
+        if not alike(other[part], one.right[part]):
+            shared.append(one.got[part])
     return shared
 
 
