@@ -16,7 +16,7 @@ from vit_helpers.checks.engine.exercise import (
     Outcome,
     Wording,
 )
-from vit_helpers.checks.engine.report import Function
+from vit_helpers.checks.engine.report import Function, variants
 
 Betas = Sequence[float]
 Moments = tuple[Tensor, Tensor]
@@ -74,7 +74,7 @@ def adamw_step(
 
 def as_steps(part: str, table: dict[str, Function]) -> dict[str, Function]:
     """Make whole wrong answers of other versions of one part."""
-    return {message: partial(adamw_step, **{part: rule}) for message, rule in table.items()}
+    return variants(adamw_step, {message: {part: rule} for message, rule in table.items()})
 
 
 FIRST = {  # wrong averages of the gradient
@@ -151,9 +151,14 @@ MOVE = {  # wrong steps
 }  # fmt: skip
 
 
+# Whole wrong answers
+
+STEP: Function = adamw_step  # takes any arguments
+
+
 def l2(w: Tensor, g: Tensor, m: Tensor, v: Tensor, *rest: Any) -> Any:
     """Add the decay to the gradient."""
-    return adamw_step(w, g + rest[-1] * w, m, v, *rest[:-1], 0.0)
+    return STEP(w, g + rest[-1] * w, m, v, *rest[:-1], 0.0)
 
 
 def decay_divided(w: Tensor, g: Tensor, m: Tensor, v: Tensor, *rest: Any) -> Any:
@@ -163,42 +168,43 @@ def decay_divided(w: Tensor, g: Tensor, m: Tensor, v: Tensor, *rest: Any) -> Any
     def divide(m: Tensor, v: Tensor, eps: float) -> Tensor:
         return quotient(m + decay * w, v, eps)
 
-    return adamw_step(w, g, m, v, *rest[:-1], 0.0, divide=divide)
+    return STEP(w, g, m, v, *rest[:-1], 0.0, divide=divide)
 
 
 def betas_exchanged(*args: Any) -> Any:
     """Use each beta where the other belongs."""
     *before, betas, eps, decay = args
-    return adamw_step(*before, betas[::-1], eps, decay)
+    return STEP(*before, betas[::-1], eps, decay)
 
 
 def square_of_m(w: Tensor, g: Tensor, m: Tensor, v: Tensor, s: int, *rest: Any) -> Any:
     """Average the square of the new m instead of the gradient's."""
-    squared = new_m(m, g, rest[1])
-    return adamw_step(w, g, m, v, s, *rest, second=lambda v, g, betas: new_v(v, squared, betas))
+    mean = new_m(m, g, rest[1])
+    return STEP(w, g, m, v, s, *rest, second=lambda v, g, betas: new_v(v, mean, betas))
 
 
 def step_along_g(w: Tensor, g: Tensor, *rest: Any) -> Any:
     """Divide the gradient itself."""
-    return adamw_step(w, g, *rest, correct=lambda *moments: (g, corrected(*moments)[1]))
+    return STEP(w, g, *rest, correct=lambda *averages: (g, corrected(*averages)[1]))
 
 
-def with_old(place: int, *args: Any) -> Any:
-    """Take the step along the average of the step before: m, at place 0, or v."""
+def step_along_old_m(*args: Any) -> Any:
+    """Divide the average of the step before."""
+    old = args[2]
+    return STEP(*args, correct=lambda m, v, s, betas: corrected(old, v, s, betas))
 
-    def correct(m: Tensor, v: Tensor, s: int, betas: Betas) -> Moments:
-        averages = [m, v]
-        averages[place] = args[2 + place]
-        return corrected(*averages, s, betas)
 
-    return adamw_step(*args, correct=correct)
+def step_by_old_v(*args: Any) -> Any:
+    """Divide by the average of the step before."""
+    old = args[3]
+    return STEP(*args, correct=lambda m, v, s, betas: corrected(m, old, s, betas))
 
 
 def eps_corrected(*args: Any) -> Any:
     """Add eps before the root is corrected."""
     s, (_, beta2) = args[4], args[6]
     share = (1 - beta2**s) ** 0.5
-    return adamw_step(*args, divide=lambda m, v, eps: m / (v.sqrt() + eps / share))
+    return STEP(*args, divide=lambda m, v, eps: m / (v.sqrt() + eps / share))
 
 
 def giving(change: Function, *args: Any) -> Any:
@@ -206,12 +212,13 @@ def giving(change: Function, *args: Any) -> Any:
 
     change: (the right results, the arguments) -> what is given
     """
-    return change(adamw_step(*args), args)
+    return change(STEP(*args), args)
 
 
 def corrected_averages(right: Any, args: Arguments) -> Any:
     """Return the averages after their correction."""
-    return right[0], *corrected(*right[1:], args[4], args[6])
+    w, m, v = right
+    return w, *corrected(m, v, args[4], args[6])
 
 
 WHOLE: dict[str, Function] = {
@@ -220,8 +227,8 @@ WHOLE: dict[str, Function] = {
     "beta1 and beta2 are exchanged": betas_exchanged,
     "that averages the square of m, but v is about the gradient": square_of_m,
     "the step follows the gradient of this step, and m isn't used": step_along_g,
-    "the step follows the old m: update it first": partial(with_old, 0),
-    "the step divides by the root of the old v: update it first": partial(with_old, 1),
+    "the step follows the old m: update it first": step_along_old_m,
+    "the step divides by the root of the old v: update it first": step_by_old_v,
     "eps is added before the correction, which enlarges it": eps_corrected,
     "m and v are exchanged in what is returned":
         partial(giving, lambda right, args: (right[0], right[2], right[1])),
