@@ -9,6 +9,7 @@ import torch
 from torch.optim.lr_scheduler import CosineAnnealingLR, LambdaLR, LinearLR, SequentialLR
 
 from vit_helpers.checks.mysteries import FAULTS, RUNS, mystery_runs, train_mysteries
+from vit_helpers.checks.training_adamw import adamw_step
 from vit_helpers.checks.training_curves import SPEAKS, check_reading
 from vit_helpers.training.diagnosis import diagnose
 from vit_helpers.training.recipe import warmup_cosine
@@ -193,3 +194,19 @@ def test_the_asked_schedule_is_the_one_that_torch_knows():
         for scheduler in (theirs, ours):
             scheduler.optimizer.step()
             scheduler.step()
+
+
+def test_the_asked_step_is_the_one_that_torch_takes():
+    """The reference beside torch's AdamW, over ten steps."""
+    torch.manual_seed(0)
+    settings = {"lr": 0.1, "betas": (0.8, 0.95), "eps": 0.01}
+    w = torch.randn(3, 5, dtype=torch.float64)
+    p, m, v = torch.nn.Parameter(w.clone()), torch.zeros_like(w), torch.zeros_like(w)
+    optimizer = torch.optim.AdamW([p], weight_decay=0.3, **settings)
+    for s in range(1, 11):
+        p.grad = torch.randn_like(p)
+        w, m, v = adamw_step(w, p.grad, m, v, s, *settings.values(), 0.3)
+        optimizer.step()
+        state = optimizer.state[p]
+        for ours, theirs in ((w, p), (m, state["exp_avg"]), (v, state["exp_avg_sq"])):
+            torch.testing.assert_close(ours, theirs.detach(), rtol=1e-12, atol=1e-14)

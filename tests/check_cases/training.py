@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch.nn.utils import clip_grad_norm_, clip_grad_value_
 
-from check_cases import Program, each
+from check_cases import Answers, Program, each
 from vit_helpers.training import evaluate
 
 # schedule
@@ -466,7 +466,150 @@ FIXED_WRONG = each(lambda mean: epoch(mean=mean), MEANS) | each(epoch, EPOCHS) |
     "sets a global seed": epoch(start="model.train(); torch.manual_seed(0)"),
 }  # fmt: skip
 
+# adamw_step
+
+
+def by_torch_itself(w, g, m, v, s, lr, betas, eps, decay):
+    p = torch.nn.Parameter(w.clone())
+    p.grad = g.clone()
+    optimizer = torch.optim.AdamW([p], lr=lr, betas=betas, eps=eps, weight_decay=decay)
+    optimizer.state[p] = {
+        "step": torch.tensor(s - 1.0),
+        "exp_avg": m.clone(),
+        "exp_avg_sq": v.clone(),
+    }
+    optimizer.step()
+    return p.detach(), optimizer.state[p]["exp_avg"], optimizer.state[p]["exp_avg_sq"]
+
+
+@torch.no_grad()
+def in_place_on_copies(w, g, m, v, s, lr, betas, eps, decay):
+    w, m, v = w.clone(), m.clone(), v.clone()
+    w.mul_(1 - lr * decay)
+    m.lerp_(g, 1 - betas[0])
+    v.mul_(betas[1]).addcmul_(g, g, value=1 - betas[1])
+    root = v.sqrt().div_(math.sqrt(1 - betas[1] ** s)).add_(eps)
+    w.addcdiv_(m, root, value=-lr / (1 - betas[0] ** s))
+    return [w, m, v]
+
+
+ADAMW = Program("""
+def answer(w, g, m, v, s, lr, betas, eps, decay):
+    (b1, b2), old_m, old_v = betas, m, v
+    {{before: pass}}
+    m = {{mean: b1 * m + g * (1 - b1)}}
+    v = {{square: b2 * v + g * g * (1 - b2)}}
+    {{between: pass}}
+    m_hat, v_hat = {{correct: m / (1 - b1**s), v / (1 - b2**s)}}
+    update = {{divide: m_hat / (v_hat**0.5 + eps)}}
+    new = {{move: w - lr * (update + decay * w)}}
+    return {{give: new, m, v}}
+""")
+ADAMW_PARTS = {
+    "mean": {
+        "beta1 and 1 - beta1 are exchanged": "m + b1 * (g - m)",
+        "counts in full, as in SGD's momentum": "g + b1 * m",
+        "so m would only grow": "m + g * (1 - b1)",
+        "that is the gradient of this step alone": "g.clone()",
+        "it is still the old average": "m * 1",
+        "the gradient is subtracted from the average": "b1 * m - g + b1 * g",
+        "which is v's task": "b1 * m + g.square() * (1 - b1)",
+        "beta2 stands where beta1 belongs": "b2 * m + g * (1 - b2)",
+        "it should be a running average of the gradient": "(m + g) / 2",
+    },
+    "square": {
+        "beta2 and 1 - beta2 are exchanged": "v + b2 * (g * g - v)",
+        "the squared gradient counts in full": "g.square() + b2 * v",
+        "so v would only grow": "v + g * g * (1 - b2)",
+        "that is the squared gradient of this step alone": "g * g",
+        "it is still the old average of the squares": "v * 1",
+        "the gradient isn't squared": "b2 * v + g * (1 - b2)",
+        "averages absolute values": "b2 * v + (g * g).sqrt() * (1 - b2)",
+        "the gradient's share is squared": "b2 * v + (g * (1 - b2)).square()",
+        "beta1 stands where beta2 belongs": "b1 * v + g * g * (1 - b1)",
+        "but each weight has a v of its own": "b2 * v + g.pow(2).sum() / g.numel() * (1 - b2)",
+        "averages the square of m": "b2 * v + m * m * (1 - b2)",
+        "it should be a running average of the squared gradient": "(v + g * g) / 2",
+    },
+    "correct": {
+        "there is no bias correction": "m, v * 1",
+        "only m is corrected": "m / (1 - b1**s), v",
+        "only v is corrected": "m, v / (1 - b2**s)",
+        "as if it were the step before": "m / (1 - b1 ** (s - 1)), v / (1 - b2 ** (s - 1))",
+        "as if it were the next step": "m / (1 - b1 ** (s + 1)), v / (1 - b2 ** (s + 1))",
+        "where is the power?": "m / (1 - b1), v / (1 - b2)",
+        "raised to the power s": "m / (1 - s * b1), v / (1 - s * b2)",
+        "the correction multiplies": "m * (1 - b1**s), v * (1 - b2**s)",
+        "exchanged in the correction": "m / (1 - b2**s), v / (1 - b1**s)",
+        "corrected after its root was taken": "m / (1 - b1**s), v / (1 - b2**s) ** 2",
+        "the step follows the gradient of this step": "g, v / (1 - b2**s)",
+        "the step follows the old m": "old_m / (1 - b1**s), v / (1 - b2**s)",
+        "divides by the root of the old v": "m / (1 - b1**s), old_v / (1 - b2**s)",
+        "look at the correction, the division": "m / (1 + b1**s), v / (1 + b2**s)",
+    },
+    "divide": {
+        "eps is inside the root": "m_hat / torch.sqrt(eps + v_hat)",
+        "eps is missing": "m_hat * v_hat.rsqrt()",
+        "the root is missing": "m_hat / (eps + v_hat)",
+        "large gradients take even larger": "m_hat * (eps + torch.sqrt(v_hat))",
+        "are parentheses missing?": "m_hat / torch.sqrt(v_hat) + eps",
+        "as in SGD": "m_hat + 0",
+        "is m divided by its own": "m_hat / m_hat.abs()",
+        "eps is added before the correction":
+            "m_hat * (1 - b2**s) ** 0.5 / (v.sqrt() + eps)",
+        "by the size of the gradient, too": [
+            "(m_hat + decay * w) / (v_hat**0.5 + eps) - decay * w",
+        ],
+    },
+    "move": {
+        "wrong sign": "w + lr * (update - decay * w)",
+        "the step isn't multiplied by lr": "w - update - lr * decay * w",
+        "the decay isn't multiplied by lr": "w - lr * update - decay * w",
+        "multiplied by lr twice": "w - lr * update - lr * lr * decay * w",
+        "the decay pulls away from 0": "w - lr * (update - decay * w)",
+        "there is no weight decay": "w - update * lr",
+        "the weights decay after the step":
+            "(w - lr * update) - lr * decay * (w - lr * update)",
+        "only the change of the weights": "-lr * (update + decay * w)",
+        "the weights only decay": "w - lr * decay * w",
+    },
+    "give": {
+        "m and v are exchanged in what is returned": "new, v, m",
+        "the weights are returned last": "m, v, new",
+        "would be corrected again": "new, m_hat, v_hat",
+        "but the old m is returned": "new, old_m, v",
+        "but the old v is returned": "new, m, old_v",
+        "return three results: w, m, v": ["new", "(new, m)", "{'w': new, 'm': m, 'v': v}"],
+        "it should give a tensor": "new, m, 0.1",
+        "it should give (3, 5)": "new, m, v.mean(0)",
+    },
+}  # fmt: skip
+ADAMW_WRONG = Answers(
+    {
+        "(L2)": ADAMW(before="g = g + decay * w; decay = 0"),
+        "beta1 and beta2 are exchanged": ADAMW(before="b2, b1 = betas"),
+        "changes its input": [
+            ADAMW(before="m.mul_(b1)", mean="m.add_(g, alpha=1 - b1)"),
+            ADAMW(move="w.sub_(lr * (update + decay * w))"),
+        ],
+    }
+)
+for part, table in ADAMW_PARTS.items():
+    ADAMW_WRONG |= ADAMW.wrong(part, table)
+
 RIGHT = {
+    "adamw_step": [
+        ADAMW(), by_torch_itself, in_place_on_copies,
+        ADAMW(move="w * (1 - lr * decay) - lr * update", give="[new, m, v]"),
+        ADAMW(
+            mean="m.lerp(g, 1 - b1)", correct="m, v",
+            divide="m / (1 - b1**s) / (v / (1 - b2**s)).sqrt().add(eps)",
+        ),
+        ADAMW(
+            before="bias = [1 - torch.tensor(b, dtype=w.dtype) ** s for b in betas]",
+            correct="m / bias[0], v / bias[1]",
+        ),
+    ],
     "schedule": [
         by_hand, by_square, by_linspace, by_torch,
         SCHEDULE(
@@ -526,6 +669,7 @@ RIGHT = {
     ],
 }  # fmt: skip
 WRONG = {
+    "adamw_step": ADAMW_WRONG,
     "schedule": SCHEDULE_WRONG,
     "train_step": STEP_WRONG,
     "accuracy": ACCURACY_WRONG,

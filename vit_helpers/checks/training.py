@@ -26,6 +26,7 @@ from vit_helpers.checks.engine.learning import (
     rounded,
 )
 from vit_helpers.checks.engine.report import Function, Mistake, reject_if
+from vit_helpers.checks.training_adamw import ADAMW_STEP, check_adamw_step  # noqa: F401
 from vit_helpers.checks.training_curves import check_reading  # noqa: F401
 from vit_helpers.checks.training_steps import (  # noqa: F401
     FIXED,
