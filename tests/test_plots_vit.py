@@ -151,8 +151,8 @@ def test_differences_above_the_bound_are_filled_and_tiny_ones_are_at_the_edge():
     assert dots[0][0].get_xdata()[0] == 1e-7 and dots[1][1].get_xdata()[0] == 1e-6
     assert [ax.get_title(loc="left") for ax in fig.axes] == ["new", "perturbed"]
     assert [text.get_text() for text in fig.axes[0].texts] == ["missed", "caught"]
-    counts = "1 in the new one, 0 in the perturbed one"
-    assert fig.get_suptitle() == f"Of 1 mistakes, a comparison catches {counts}"
+    title = "1 of 1 mistakes show in a new model, 0 in a perturbed one"
+    assert fig.get_suptitle() == title
 
 
 def test_models_that_fit_a_batch_are_named_in_the_title():

@@ -53,17 +53,19 @@ def draw_question(photo: Tensor) -> Picture:
     """
     fig, ax = new_canvas(9.2, "Two models pass four tests, and one of them is wrong")
     rows, cols = photo.shape[1:]
-    put(ax, photo.permute(1, 2, 0), (0, 3.2, 5, 5 * rows / cols))
+    put(ax, photo.permute(1, 2, 0), (0.2, 3.6, 5, 5 * rows / cols))
     for column, name in ((17, "model A"), (20.2, "model B")):
-        write(ax, column, 2.1, name, weight="bold")
+        box = {"boxstyle": "round,pad=0.1", "facecolor": style.MUTED, "edgecolor": "none"}
+        ax.add_patch(FancyBboxPatch((column - 1.35, 1.6), 2.7, 7.1, **box))
+        write(ax, column, 2.2, name, weight="bold")
     for row, test in enumerate(TESTS):
         y = 3.5 + 1.15 * row
         write(ax, 6.2, y, test, ha="left")
         last = test == TESTS[-1]
         for column in (17, 20.2):
             write(ax, column, y, "?" if last else "yes", weight="bold" if last else "normal")
-    ax.plot([6.2, 21.6], [2.8, 2.8], color=style.LINE, linewidth=1)
-    ax.plot([6.2, 21.6], [7.52, 7.52], color=style.LINE, linewidth=1)
+    for y in (2.8, 7.52):
+        ax.plot([6.2, 21.6], [y, y], color=style.LINE, linewidth=1)
     return Picture(
         fig,
         "A photo and a table of five tests of model A and model B: both pass all but the last, "
@@ -354,7 +356,9 @@ def draw_memorized(
         left.semilogy(values, dashes, color=color)
         write_at_end(left, values, kind, color, shift)
         found = accuracies[kind]
-        right.plot(found, [number] * len(found), "os"[number], color=color, alpha=0.6)
+        heights = [number + 0.07 * (i - (len(found) - 1) / 2) for i in range(len(found))]
+        right.plot(found, heights, "os"[number], color=color, alpha=0.6)
+    left.set_ylim(0.3 * min(map(min, losses.values())), 4)
     style.style_axes(left, "One run each", "step", "loss (log scale)")
     style.style_axes(right, "All runs", "accuracy on other crops")
     right.axvline(chance, color=style.LINE, linestyle="--")
@@ -475,8 +479,9 @@ def draw_differences(
 ) -> Picture:
     """Draw dots on a logarithmic scale: a row for each mistake, a panel for each model, a bound.
 
-    groups: {title of a panel: {mistake: difference}}, with the same mistakes, of which the first
-            is none; differences below the least are at the left edge
+    groups: {title of a panel: {mistake: difference}}, of a new model, a perturbed one and any
+            others, with the same mistakes, of which the first is none; differences below the least
+            are at the left edge
     """
     names = list(next(iter(groups.values())))
     fig, axes = style.new_figure(9, 0.34 * len(names) + 1.6, ncols=len(groups), sharey=True)
@@ -498,17 +503,19 @@ def draw_differences(
         ax.grid(axis="y", color=style.MUTED)
         ax.set_axisbelow(True)
         style.style_axes(ax, name)
-    caught = {
+    counts = {
         name: sum(value > bound for value in differences.values())
         for name, differences in groups.items()
     }
-    counts = ", ".join(f"{number} in the {name} one" for name, number in list(caught.items())[:2])
-    style.title_figure(fig, f"Of {len(names) - 1} mistakes, a comparison catches {counts}", x=0.01)
+    first, second, *_ = counts.values()
+    total = len(names) - 1
+    title = f"{first} of {total} mistakes show in a new model, {second} in a perturbed one"
+    style.title_figure(fig, title, x=0.01)
     fig.supxlabel(
         "difference from the correct model, as a fraction of the largest logit",
         fontsize=style.TEXT_SIZE,
     )
-    said = "; ".join(f"{name}: {number} of {len(names) - 1}" for name, number in caught.items())
+    said = "; ".join(f"{name}: {number} of {total}" for name, number in counts.items())
     return Picture(
         fig,
         "How far each mistake moves the logits of a new model and of two perturbed ones, with the "
