@@ -135,7 +135,7 @@ def test_a_small_last_share_is_written_beside_its_bar():
         {"B": {"a": 0.966, "b": 0.034}, "H": {"a": 0.99, "b": 0.01}},
         {"a": style.QUERY, "b": style.KEY},
     )
-    assert "B: a 97%, b 3%; H: a 99%, b 1%" in picture.alt
+    assert "B: a 97%; B: b 3%; H: a 99%; H: b 1%" in picture.alt
     (ax,) = picture.figure.axes
     assert [text.get_text() for text in ax.texts] == ["97%", "99%", "3.4%"]
 

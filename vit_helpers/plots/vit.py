@@ -466,11 +466,14 @@ def draw_shares(
     title = "Two thirds of a large ViT are MLP, one third is attention"
     style.style_axes(ax, title, "share of all parameters")
     said = "; ".join(
-        f"{model}: " + ", ".join(f"{part} {share:.0%}" for part, share in parts.items())
+        f"{model}: {largest} {parts[largest]:.0%}"
         for model, parts in shares.items()
+        for largest in sorted(parts, key=lambda part: -parts[part])[:2]
     )
     return Picture(
-        fig, "The share of each part in the parameters of four models.", f"Stacked bars. {said}."
+        fig,
+        "The share of each part in the parameters of four models.",
+        f"Stacked bars. The two largest parts are {said}.",
     )
 
 
