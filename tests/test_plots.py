@@ -19,7 +19,7 @@ from vit_helpers.plots.images import (
     draw_squares,
 )
 from vit_helpers.plots.training import draw_curve, draw_curves
-from vit_helpers.plots.vit import draw_lines, draw_shares
+from vit_helpers.plots.vit import draw_shares
 
 HISTORY = [
     {
@@ -183,15 +183,9 @@ def test_each_way_to_train_has_its_column():
 
 
 def test_shares_fill_the_bar():
-    ax = draw_shares(
+    (ax,) = draw_shares(
         {"B": {"a": 0.25, "b": 0.75}, "H": {"a": 0.01, "b": 0.99}},
         {"a": style.QUERY, "b": style.KEY},
-    )
+    ).figure.axes
     assert [round(p.get_x() + p.get_width(), 6) for p in ax.patches] == [0.25, 0.01, 1, 1]
     assert {"25%", "75%", "99%"} <= set(texts(ax.figure)) and "1%" not in texts(ax.figure)
-
-
-def test_lines_are_named_and_start_at_0_when_nothing_is_below():
-    _, ax = style.new_figure()
-    assert draw_lines({"up": ([1, 2], style.PATCH, "-")}, ax).get_ylim()[0] == 0
-    assert [t.get_text() for t in ax.texts] == ["2, up"]

@@ -703,6 +703,30 @@ MODEL_WRONG = each(reads, written("x, head", globals(), {
 } | {
     says: pile_of(cls) for says, cls in BLOCK_WRONG.items() if told(says, OF_BLOCKS)
 }  # fmt: skip
+
+# equations: dictionaries, not functions, so tests/test_checks_vit_reading.py tries them
+
+EQUATIONS = dict(zip("ABCDEFGHIJ", [2, 3, 1, "later", 1, 1, 1, "later", 4, 4], strict=True))
+EQUATIONS_RIGHT = [
+    EQUATIONS,
+    {letter.lower(): f" {name} ".upper() for letter, name in EQUATIONS.items()},
+    dict(reversed(EQUATIONS.items())),
+]
+EQUATIONS_WRONG = {
+    "[ ] equations: not written yet": dict.fromkeys("ABCDEFGHIJ", ...),
+    "pass a dictionary": list(EQUATIONS.values()),
+    "there is no line K": EQUATIONS | {"K": 1},
+    "J: no equation is named yet": {k: v for k, v in EQUATIONS.items() if k != "J"},
+    "A: 5 is none of 1, 2, 3, 4": EQUATIONS | {"A": 5},
+    "A: 'Eq. 2' is none of": EQUATIONS | {"A": "Eq. 2"},
+    "A: equation 3 adds to each token what the MLP returns, while this line adds what attn":
+        EQUATIONS | {"A": 3},
+    "this line adds registers": EQUATIONS | {"D": 1},
+    "this line normalizes before the first block": EQUATIONS | {"H": 4},
+    'I: "later" is in none of the four': EQUATIONS | {"I": "later"},
+    "J: equation 1 makes the tokens": EQUATIONS | {"J": 1},
+}  # fmt: skip
+
 RIGHT = {
     "shapes": SHAPES_RIGHT,
     "read_out": READ_RIGHT,

@@ -1,6 +1,7 @@
 """The exercises of notebook 05.
 
-The count of parameters is in vit_counts.py, the whole model in vit_model.py.
+The count of parameters is in vit_counts.py, the whole model in vit_model.py, timm's file in
+vit_reading.py.
 """
 
 from collections.abc import Callable
@@ -27,6 +28,7 @@ from vit_helpers.checks.engine.exercise import (
 from vit_helpers.checks.engine.report import Function, reject_if, short
 from vit_helpers.checks.vit_counts import COUNTED, VIT_PARAMETERS
 from vit_helpers.checks.vit_model import VIT
+from vit_helpers.checks.vit_reading import check_equations  # noqa: F401
 from vit_helpers.parity import perturb
 
 # The shape at every stage

@@ -4,7 +4,6 @@ import re
 from collections.abc import Sequence
 
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from torch import Tensor
 
 from vit_helpers.plots import style
@@ -19,6 +18,7 @@ from vit_helpers.plots.canvas import (
     short,
     write,
 )
+from vit_helpers.plots.figure import Picture
 from vit_helpers.plots.vit import put
 
 
@@ -30,7 +30,7 @@ def draw_head(
     labels: Sequence[str],
     row: int = 0,
     patches: Tensor | None = None,
-) -> Figure:
+) -> Picture:
     """Draw one attention head with all its numbers, from tokens to outputs.
 
     z      : (T, D), normalized;  q, k, v: (T, d);  labels: T names of tokens
@@ -87,7 +87,14 @@ def draw_head(
     )
     arrow(ax, (2.2 + T * width / 2, y + 0.4), (2.2 + T * width / 2, low - 1.7))
     arrow(ax, (ends[2], y), (ends[2], low - 0.9))
-    return fig
+    return Picture(
+        fig,
+        "One attention head with all its numbers: tokens, queries, keys, values, scores, weights, "
+        "outputs.",
+        f"{T} tokens of {D} numbers; queries, keys and values of {d} numbers each; a {T} by {T} "
+        f"table of scores, one of weights, and the outputs. {labels[row].capitalize()}'s own row, "
+        "its query, and its rows of scores, weights and outputs are framed.",
+    )
 
 
 def draw_forks(ax: Axes, start: tuple[float, float], ends: Sequence[float], y: float) -> None:
