@@ -82,15 +82,14 @@ def draw_brightness(layers: Mapping[str, Tensor]) -> Picture:
 
     layers: {name: (D,), correlation of each filter's values with the brightness, without sign}
     """
-    fig, axes = style.new_figure(9, 2.6, ncols=len(layers), sharey=True)
+    fig, axes = style.new_figure(9, 2.6, ncols=len(layers))
     style.title_figure(fig, "Before training, most filters measure brightness")
     shares = []
     for ax, (name, values) in zip(axes, layers.items(), strict=True):
         ax.hist(values.tolist(), bins=10, range=(0, 1), color=style.SERIES[0], edgecolor="white")
-        style.style_axes(ax, name, "correlation with brightness, without sign")
-        ax.set(xlim=(0, 1), xticks=(0, 0.5, 1))
+        style.style_axes(ax, name, "correlation with brightness, without sign", "filters")
+        ax.set(xlim=(0, 1), xticks=(0, 0.5, 1), ylim=(0, len(values) / 2))
         shares.append(f"{name} {int((values > 0.9).sum())} of {len(values)}")
-    axes[0].set_ylabel("filters", fontsize=style.TEXT_SIZE)
     return Picture(
         fig,
         "How many filters of a patch embedding measure little but brightness, before and after "
