@@ -30,15 +30,16 @@ def draw_question(
     photo = photo[:, :, : photo.shape[1] * W // H]
     reduced = F.interpolate(photo[None], size=size, mode="bicubic", antialias=True).clamp(0, 1)
     patches = patchify(reduced, patch_size)[0]
-    fig, axes = style.new_figure(9, 3.3, ncols=2, width_ratios=[1, 1.7])
+    fig = style.blank_figure(9, 3.3, layout="constrained")
     style.title_figure(fig, "The ViT gets the pieces, one after another")
-    draw_image(photo, axes[0], "what you see")
-    style.hide_axes(axes[1], "what the ViT gets")
+    grid = fig.add_gridspec(LINES, 2, width_ratios=[1, 1.7])
+    draw_image(photo, fig.add_subplot(grid[:, 0]), "what you see")
     lines = patches.chunk(LINES)
     for i, line in enumerate(lines):
-        share = len(line) / len(lines[0])  # the last line may be shorter
-        ax = axes[1].inset_axes((0, 0.8 - 0.26 * i, share, 0.2))
-        draw_row(line, len(photo), ax).set_anchor("W")
+        ax = draw_row(line, len(photo), fig.add_subplot(grid[i, 1]), gap=2)
+        ax.set(xlim=(-0.5, len(lines[0]) * (patch_size + 2) - 2.5), anchor="W")
+        if not i:
+            style.hide_axes(ax, "what the ViT gets")
     return Picture(
         fig,
         "A photo of a pagoda, and the same photo cut into patches that stand in a row.",
