@@ -56,7 +56,8 @@ def draw_maps(layers: Mapping[str, tuple[Tensor, Tensor]]) -> Picture:
     fig, axes = style.new_figure(
         9, 2.3 * len(layers), nrows=2 * len(layers), ncols=count, squeeze=False
     )
-    style.title_figure(fig, "In training, filters and their maps become different")
+    fig.get_layout_engine().set(w_pad=0.06)
+    style.title_figure(fig, "Filters and their maps become different in training")
     for i, (name, (filters, maps)) in enumerate(layers.items()):
         upper, lower = axes[2 * i : 2 * i + 2]
         for ax, kernel in zip(upper, filters, strict=True):
@@ -83,7 +84,7 @@ def draw_brightness(layers: Mapping[str, Tensor]) -> Picture:
     layers: {name: (D,), correlation of each filter's values with the brightness, without sign}
     """
     fig, axes = style.new_figure(9, 2.6, ncols=len(layers))
-    style.title_figure(fig, "Before training, most filters measure brightness")
+    style.title_figure(fig, "Training leaves few filters that measure brightness")
     shares = []
     for ax, (name, values) in zip(axes, layers.items(), strict=True):
         ax.hist(values.tolist(), bins=10, range=(0, 1), color=style.SERIES[0], edgecolor="white")
