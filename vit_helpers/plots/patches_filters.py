@@ -56,7 +56,7 @@ def draw_maps(layers: Mapping[str, tuple[Tensor, Tensor]]) -> Picture:
     fig, axes = style.new_figure(
         9, 2.3 * len(layers), nrows=2 * len(layers), ncols=count, squeeze=False
     )
-    fig.get_layout_engine().set(w_pad=0.06)
+    fig.get_layout_engine().set(rect=(0.01, 0, 0.99, 1))  # names of rows reach to the edge
     style.title_figure(fig, "Filters and their maps become different in training")
     for i, (name, (filters, maps)) in enumerate(layers.items()):
         upper, lower = axes[2 * i : 2 * i + 2]
