@@ -402,6 +402,9 @@ def test_slides_of_a_notebook(tmp_path, chromium):
 # What the command refuses, and a repository that is published
 
 
+TO_OTHERS = r"\[([^][]*)\]\((?:\.\./)?(?!01)\d\d_\w+\.ipynb(?:#[^)]*)?\)"  # links to other pages
+
+
 @pytest.fixture
 def small(tmp_path):
     """A repository with one notebook, published"""
@@ -415,9 +418,7 @@ def small(tmp_path):
         if not (ROOT / "notebooks" / name).is_file():
             continue
         text = (ROOT / "notebooks" / name).read_text(encoding="utf-8")
-        (root / "notebooks" / name).write_text(
-            re.sub(r"\[([^][]*)\]\((?!01)\d\d_\w+\.ipynb\)", r"\1", text), encoding="utf-8"
-        )
+        (root / "notebooks" / name).write_text(re.sub(TO_OTHERS, r"\1", text), encoding="utf-8")
     left_out = shutil.ignore_patterns(
         "__pycache__", "README.md", "claims.md", "ablation", "checks", "scaling"
     )

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_hex
 from matplotlib.patches import FancyArrowPatch, Rectangle
@@ -18,13 +19,25 @@ from tools.pictures import save_animation
 from vit_helpers.patches import patchify
 from vit_helpers.plots import patches_reshaping, style
 from vit_helpers.plots.patches import (
+    PUBLISHED,
     draw_costs,
-    draw_filter,
+    draw_hidden,
+    draw_holders,
     draw_holding,
     draw_numbered,
+    draw_question,
     draw_row,
+    draw_sequence,
     draw_shifts,
-    draw_statistics,
+)
+from vit_helpers.plots.patches_filters import (
+    SPREAD,
+    TOP,
+    draw_brightness,
+    draw_by_hand,
+    draw_components,
+    draw_kernel,
+    draw_maps,
 )
 from vit_helpers.plots.patches_reshaping import (
     HEIGHT,
@@ -69,7 +82,8 @@ def test_cells_are_in_reading_order_and_apart(size, P):
 
 @each
 def test_a_reshape_keeps_the_order_and_texts_are_whole(size, P):
-    fig = draw_reshaping(size, P, pixel=5)
+    picture = draw_reshaping(size, P, pixel=5)
+    fig = picture.figure
     renderer = FigureCanvasAgg(fig).get_renderer()
     boxes = [text.get_window_extent(renderer) for text in fig.axes[0].texts if text.get_text()]
     assert all(fig.bbox.x0 <= box.x0 and box.x1 <= fig.bbox.x1 for box in boxes)
@@ -78,6 +92,7 @@ def test_a_reshape_keeps_the_order_and_texts_are_whole(size, P):
     said = [text.get_text() for text in fig.axes[0].texts]
     assert sum(text == "5" for text in said) == 4  # the pixel that is followed, once in each stage
     assert [f"5 at {stage.index_of(5)}" in said for stage in stages(size, P)] == [True] * 4
+    assert all(str(stage.index_of(5)) in picture.alt for stage in stages(size, P))
     cells = [patch for patch in fig.axes[0].patches if isinstance(patch, Rectangle)]
     assert len([cell for cell in cells if to_hex(cell.get_edgecolor()) == style.TEXT]) == 4
     assert len([p for p in fig.axes[0].patches if isinstance(p, FancyArrowPatch)]) == 3
@@ -210,37 +225,102 @@ def test_numbers_are_in_their_patches():
     assert ax.patches[0].get_bbox().bounds == pytest.approx((7.5, 3.5, 4, 4))
 
 
-def test_differences_share_a_scale_with_white_at_zero():
-    fig = draw_statistics(
-        torch.rand(3, 16, 20), torch.zeros(3, 3, 4, 4), torch.randn(3, 4, 5), "abcd", top=0.5
-    )
-    assert [ax.get_title(loc="left") for ax in fig.axes[:8]] == ["", "b", "c", "d", "a", "", "", ""]
-    photo, gray, *signed = [ax.images[0] for ax in fig.axes[4:8]]
-    assert photo.get_array().shape == (16, 20, 3)
-    assert gray.get_clim() == (0, 1) and [one.get_clim() for one in signed] == [(-0.5, 0.5)] * 2
-    assert {one.get_cmap().name for one in signed} == {style.SIGNED}
-    # one unit for each bar
-    assert [ax.get_xlabel() for ax in fig.axes[8:]] == ["brightness", "difference"]
-    fig.draw_without_rendering()
-    # below its maps
-    for bar, maps in zip(fig.axes[8:], (fig.axes[5:6], fig.axes[6:8]), strict=True):
-        box, boxes = bar.get_position(), [ax.get_position() for ax in maps]
-        assert box.y1 < boxes[0].y0 and boxes[0].x0 <= box.x0 < box.x1 <= boxes[-1].x1
-    # the photo is as high as the maps
-    assert len({round(ax.get_position().y1, 3) for ax in fig.axes[4:8]}) == 1
+def test_the_question_shows_every_patch_once_and_of_one_size():
+    photo = torch.rand(3, 40, 60)
+    picture = draw_question(photo, size=(24, 28), patch_size=4)
+    _, *lines = picture.figure.axes
+    assert [ax.images[0].get_array().shape[1] for ax in lines] == [11 * 6 - 2] * 3 + [9 * 6 - 2]
+    assert len({ax.get_xlim() for ax in lines}) == 1  # so the last, shorter line has no larger ones
+    reduced = F.interpolate(photo[None, :, :, :46], size=(24, 28), mode="bicubic", antialias=True)
+    first = torch.as_tensor(lines[0].images[0].get_array())[:4, :4].permute(2, 0, 1)
+    assert torch.allclose(first, reduced[0, :, :4, :4].clamp(0, 1), atol=1e-6)
+    assert "42 small squares" in picture.alt and "4 lines" in picture.alt
 
 
-def test_a_filter_shows_its_weights_for_each_channel():
-    filter = torch.zeros(3, 4, 4)
-    filter[0], filter[1, :, :2], filter[1, :, 2:] = 1 / 16, -1 / 24, 1 / 24
-    ax = draw_filter(filter, 1 / 16, style.new_axes(None), "title")
-    assert [text.get_text() for text in ax.texts] == ["R", "1/16", "G", "−1/24", "1/24", "B", "0"]
-    weights = [text.get_position()[0] for text in ax.texts if text.get_text() not in "RGB"]
-    assert weights == pytest.approx([2, 5.6, 7.6, 11.2])  # each in the middle of its columns
-    assert [tuple(mesh.get_array().flatten()[[0, 3]]) for mesh in ax.collections] == [
-        tuple(channel[0, [0, 3]].tolist()) for channel in filter
+def test_the_sequence_continues_in_the_second_line():
+    photo = torch.rand(3, 8, 12)
+    picture = draw_sequence(photo, patchify(photo[None], 4)[0], 4, framed=4)
+    numbered, *lines = picture.figure.axes
+    texts = [[text.get_text() for text in ax.texts] for ax in lines]
+    assert texts == [["0", "1", "2"], ["3", "4", "5"]]
+    assert [len(ax.patches) for ax in (numbered, *lines)] == [1, 0, 1]  # the frames
+    assert "2 rows and 3 columns" in picture.alt and "in row 1, column 1" in picture.alt
+
+
+def test_hidden_and_shuffled_patches_are_side_by_side():
+    both = torch.rand(2, 3, 8, 12)
+    axes = draw_hidden(*both).figure.axes
+    for ax, image in zip(axes, both, strict=True):
+        assert np.array_equal(ax.images[0].get_array(), image.permute(1, 2, 0))
+
+
+def test_each_way_to_cut_says_what_its_patch_holds():
+    masks = torch.zeros(2, 3, 6, 6)
+    masks[0, :, :2, :2], masks[1, 1, 3] = 1, 1
+    picture = draw_holders(torch.rand(3, 6, 6), {"a": masks[0], "b": masks[1]})
+    assert [ax.get_title(loc="left") for ax in picture.figure.axes] == ["a", "b"]
+    assert "a: 2 lines, 2 columns, 3 colors; b: 1 lines, 6 columns, 1 colors" in picture.alt
+
+
+def test_filters_by_hand_are_above_their_maps_on_one_scale():
+    filters = dict(zip("abc", torch.randn(3, 3, 4, 4), strict=True))
+    maps = torch.randn(3, 4, 5)
+    axes = draw_by_hand(torch.rand(3, 16, 20), filters, maps).figure.axes
+    assert [ax.get_title() for ax in axes[1:4]] == ["a", "b", "c"]
+    for ax, values in zip(axes[5:8], maps, strict=True):
+        assert np.array_equal(ax.images[0].get_array(), values)
+    assert axes[5].images[0].get_clim() == (0, 1)
+    assert [ax.images[0].get_clim() for ax in axes[6:8]] == [(-TOP, TOP)] * 2
+    assert axes[8].get_ylabel() == "difference"
+
+
+def test_maps_of_layers_are_comparable():
+    layers = {
+        name: (torch.randn(4, 3, 4, 4), scale * torch.randn(4, 5, 6) + scale)
+        for name, scale in (("small", 1), ("large", 100))
+    }
+    axes = draw_maps(layers).figure.axes
+    assert len(axes) == 2 * 2 * 4 + 1
+    drawn = [ax.images[0] for ax in [*axes[4:8], *axes[12:16]]]
+    assert {image.get_clim() for image in drawn} == {(-SPREAD, SPREAD)}
+    assert {image.get_cmap().name for image in drawn} == {style.SIGNED}
+    for image in drawn:
+        values = np.asarray(image.get_array())
+        assert values.mean() == pytest.approx(0, abs=1e-5)
+        assert values.std(ddof=1) == pytest.approx(1, abs=1e-5)
+    assert [text.get_text() for ax in axes for text in ax.texts] == [
+        "small:\nfilters",
+        "maps",
+        "large:\nfilters",
+        "maps",
     ]
-    assert {mesh.get_clim() for mesh in ax.collections} == {(-1 / 16, 1 / 16)}
+
+
+def test_every_filter_is_counted_once_by_its_likeness_to_brightness():
+    picture = draw_brightness({"a": torch.tensor([0.05, 0.95, 0.99]), "b": torch.tensor([0.5] * 3)})
+    heights = [[bar.get_height() for bar in ax.patches] for ax in picture.figure.axes]
+    assert heights == [[1, *[0] * 8, 2], [*[0] * 5, 3, *[0] * 4]]
+    assert "a 2 of 3, b 0 of 3" in picture.alt
+    assert len({ax.get_ylim() for ax in picture.figure.axes}) == 1
+
+
+def test_a_weight_of_zero_is_gray():
+    kernel = torch.zeros(3, 2, 2)
+    kernel[0, 0, 0], kernel[1, 1, 1] = 2, -4
+    shown = draw_kernel(kernel, style.new_axes(None)).images[0].get_array()
+    assert shown[0, 1].tolist() == [0.5, 0.5, 0.5]
+    assert shown[0, 0].tolist() == [0.75, 0.5, 0.5] and shown[1, 1].tolist() == [0.5, 0, 0.5]
+    assert not draw_kernel(torch.zeros(3, 2, 2), style.new_axes(None)).images[0].get_array().std()
+
+
+def test_components_are_drawn_in_their_order():
+    components = torch.randn(5, 3, 4, 4)
+    axes = draw_components(components, columns=4).figure.axes
+    assert [len(ax.images) for ax in axes] == [1] * 5 + [0] * 3
+    strongest = [component.abs().max() for component in components]
+    for ax, component, top in zip(axes, components, strongest, strict=False):
+        shown = torch.as_tensor(ax.images[0].get_array()).permute(2, 0, 1)
+        assert torch.allclose(shown, 0.5 + component / top / 2, atol=1e-6)
 
 
 def test_what_a_patch_does_not_hold_is_gray():
@@ -257,24 +337,23 @@ def test_what_a_patch_does_not_hold_is_gray():
 
 
 def test_costs_are_named_at_the_ends_of_their_lines():
-    ax = draw_costs(
-        (4, 2),
-        {"flat": ((1, 1), "k", "-", "center"), "steep": ((1, 4), "k", "--", "top")},
-        title="finding",
-    )
-    assert [text.get_text() for text in ax.texts] == ["flat", "steep"]
-    assert [tuple(line.get_ydata()) for line in ax.lines] == [(1, 1), (1, 4)]
+    picture = draw_costs({"flat": [1, 1], "steep": [0.5, 4], "middle": [0.2, 2]}, sides=(4, 2))
+    (ax,) = picture.figure.axes
+    assert [text.get_text() for text in ax.texts[:3]] == ["flat", "steep", "middle"]
+    assert [tuple(line.get_ydata()) for line in ax.lines[:3]] == [(1, 1), (0.5, 4), (0.2, 2)]
     assert ax.get_xlim()[0] > ax.get_xlim()[1]
-    marked = draw_costs((4, 2), {"flat": ((1, 1), "k", "-", "center")}, marked=(4, 3))
-    assert [line.get_xdata()[0] for line in marked.lines[1:]] == [4, 3]
-    assert marked.texts[-1].get_text() == "published models: P = 4, 3"
+    assert [line.get_xdata()[0] for line in ax.lines[3:]] == list(PUBLISHED)
+    assert ax.texts[-1].get_text() == "published models: P = 32, 16, 14, 8"
+    assert "The largest part is, in this order: flat, steep." in picture.alt
 
 
 def test_a_shift_by_a_patch_finds_it_again():
     image = torch.rand(3, 8, 16)
-    fig = draw_shifts(image, 12, 4, (0, 2, 4), place=(1, 2))
-    titles = [ax.get_title(loc="left") for ax in fig.axes]
-    assert titles[3:] == ["Patch 5", "Patch 5: other values", "Patch 4: same values"]
-    assert [ax.patches[0].get_x() for ax in fig.axes[:3]] == [7.5, 7.5, 3.5]
-    first, moved, last = (ax.images[0].get_array() for ax in fig.axes[3:])
+    picture = draw_shifts(image, 12, 4, (0, 2, 4), place=(1, 2))
+    axes = picture.figure.axes
+    titles = [ax.get_title(loc="left") for ax in axes]
+    assert titles == ["shift 0", "shift 2", "shift 4", "patch 5", "patch 5", "patch 4"]
+    assert [ax.patches[0].get_x() for ax in axes[:3]] == [7.5, 7.5, 3.5]
+    first, moved, last = (ax.images[0].get_array() for ax in axes[3:])
     assert np.array_equal(first, last) and not np.array_equal(first, moved)
+    assert "only after 4 pixels" in picture.alt

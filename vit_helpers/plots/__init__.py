@@ -10,7 +10,7 @@ The other files have the name of the notebook that they serve first, and a topic
 two:
 
 00 start_here, start_here_map (the map that opens notebooks 00 to 05)
-01 patches, patches_reshaping
+01 patches, patches_filters, patches_reshaping
 02 embeddings, embeddings_positions
 03 attention, attention_steps
 04 encoder

@@ -1,19 +1,111 @@
-"""Notebook 01: rows of patches, the values in one of them, shifts, what smaller ones cost."""
+"""Notebook 01: a photo as a row of patches, hidden patches, shifts, what smaller ones cost."""
 
 from collections.abc import Mapping, Sequence
-from fractions import Fraction
 
 import torch
+import torch.nn.functional as F
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
-from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator, ScalarFormatter
 from torch import Tensor
 
+from vit_helpers.patches import patchify
 from vit_helpers.plots import style
-from vit_helpers.plots.images import color_bar, draw_box, draw_grid, draw_image
+from vit_helpers.plots.figure import Picture
+from vit_helpers.plots.images import draw_box, draw_grid, draw_image
 
 WORDS = {"fontsize": style.TEXT_SIZE - 1, "color": style.TEXT}
+PUBLISHED = (32, 16, 14, 8)  # patch sizes of published models: of the ViT paper, and of DINO
+LINES = 4  # of a sequence of patches that is too long for one
+
+
+def draw_question(
+    photo: Tensor, size: tuple[int, int] = (96, 112), patch_size: int = 16
+) -> Picture:
+    """Draw a photo as people see it, and beside it the row of patches that a ViT gets.
+
+    photo: (C, H, W), from 0 to 1;  size: (H, W) to which its left part is reduced
+    """
+    H, W = size
+    photo = photo[:, :, : photo.shape[1] * W // H]
+    reduced = F.interpolate(photo[None], size=size, mode="bicubic", antialias=True).clamp(0, 1)
+    patches = patchify(reduced, patch_size)[0]
+    fig = style.blank_figure(9, 3.3, layout="constrained")
+    style.title_figure(fig, "The ViT gets the pieces, one after another")
+    grid = fig.add_gridspec(LINES, 2, width_ratios=[1, 1.7])
+    draw_image(photo, fig.add_subplot(grid[:, 0]), "what you see")
+    lines = patches.chunk(LINES)
+    for i, line in enumerate(lines):
+        ax = draw_row(line, len(photo), fig.add_subplot(grid[i, 1]), gap=2)
+        ax.set(xlim=(-0.5, len(lines[0]) * (patch_size + 2) - 2.5), anchor="W")
+        if not i:
+            style.hide_axes(ax, "what the ViT gets")
+    return Picture(
+        fig,
+        "A photo of a pagoda, and the same photo cut into patches that stand in a row.",
+        f"A photo of a pagoda between sky, lake and trees; beside it {len(patches)} small squares "
+        f"cut out of it, in {len(lines)} lines, from which it is hard to recognize.",
+    )
+
+
+def draw_sequence(photo: Tensor, patches: Tensor, patch_size: int, framed: int) -> Picture:
+    """Draw the patches of a photo in their places, and below as a sequence.
+
+    photo : (C, H, W), from 0 to 1;  patches: (N, C*P*P) of the same photo
+    framed: the number of the patch to frame
+    """
+    fig, axes = style.new_figure(9, 6, nrows=3, height_ratios=[7, 1, 1])
+    rows, cols = (side // patch_size for side in photo.shape[1:])
+    style.title_figure(fig, "Neighbors in the photo are apart in the sequence")
+    draw_numbered(photo, patch_size, axes[0], framed=framed)
+    style.style_axes(axes[0], None, "column c of the grid", "row r")
+    half = -(-len(patches) // 2)
+    title = "the same patches as a sequence, which continues in the second line"
+    draw_row(patches[:half], len(photo), axes[1], title, first=0, framed=framed)
+    draw_row(patches[half:], len(photo), axes[2], first=half, framed=framed)
+    return Picture(
+        fig,
+        "A photo under a grid of numbered patches, and below it the same patches in a sequence.",
+        f"The photo under a grid of {rows} rows and {cols} columns, each patch with its number "
+        f"from 0 to {len(patches) - 1}; below, the same patches side by side in that order. "
+        f"Patch {framed}, in row {framed // cols}, column {framed % cols}, is framed.",
+    )
+
+
+def draw_hidden(hidden: Tensor, shuffled: Tensor) -> Picture:
+    """Draw an image with some of its patches hidden, and with its patches in random order.
+
+    hidden, shuffled: (C, H, W), from 0 to 1
+    """
+    fig, axes = style.new_figure(9, 3.9, ncols=2)
+    style.title_figure(fig, "Each piece is intact, but what is left of the photo?")
+    draw_image(hidden, axes[0], "some patches hidden")
+    draw_image(shuffled, axes[1], "all patches, in random order")
+    return Picture(
+        fig,
+        "A photo with some patches hidden, and the same photo with all patches in random order.",
+        "A photo of a pagoda on which some patches are gray; and all of its patches in random "
+        "order, a mosaic in which pieces of roof, sky and trees are scattered.",
+    )
+
+
+def draw_holders(photo: Tensor, masks: Mapping[str, Tensor]) -> Picture:
+    """Draw which values of a photo are in a patch, for more than one way to cut it.
+
+    photo: (C, H, W), from 0 to 1;  masks: {title: (C, H, W), 1 where a value is in the patch}
+    """
+    fig, axes = style.new_figure(9, 4, ncols=len(masks))
+    style.title_figure(fig, "A single view makes a band of one color")
+    held = []
+    for ax, (title, mask) in zip(axes, masks.items(), strict=True):
+        draw_holding(photo, mask, ax, title)
+        channels, lines, columns = (axis.unique() for axis in mask.nonzero().T)
+        held.append(f"{title}: {len(lines)} lines, {len(columns)} columns, {len(channels)} colors")
+    return Picture(
+        fig,
+        "What one patch contains, outlined on a photo in gray, for each way to cut it.",
+        f"What one patch contains, outlined on the photo in gray. {'; '.join(held)}.",
+    )
 
 
 def draw_row(
@@ -74,96 +166,9 @@ def draw_numbered(
     return ax
 
 
-def draw_statistics(
-    image: Tensor, filters: Tensor, values: Tensor, titles: Sequence[str], top: float
-) -> Figure:
-    """Draw a photo, and three filters above what they measure on its patches.
-
-    One measures brightness, the other two differences, on one scale.
-
-    image : (3, H, W), from 0 to 1;  filters: (3, 3, P, P), equal along their columns
-    values: (3, rows, cols)
-    titles: 4 texts; top: the difference drawn darkest
-    """
-    fig, axes = style.new_figure(9, 3.9, nrows=2, ncols=4, height_ratios=[1, 2.0])
-    fig.get_layout_engine().set(h_pad=0.1)
-    style.hide_axes(axes[0, 0]).text(
-        0, 0.5, "three filters,\nas they weight\nred, green, blue", va="center", **WORDS
-    )
-    draw_image(image, axes[1, 0], titles[0])
-    for ax, filter, title in zip(axes[0, 1:], filters, titles[1:], strict=True):
-        draw_filter(filter, float(filters.abs().max()), ax, title)
-    gray = axes[1, 1].imshow(values[0], cmap="gray", vmin=0, vmax=1)
-    for ax, map in zip(axes[1, 2:], values[1:], strict=True):
-        drawn = ax.imshow(map, cmap=style.SIGNED, vmin=-top, vmax=top)
-    for ax in axes[1]:
-        style.hide_axes(ax, ax.get_title(loc="left")).set_anchor("NW")
-    for shown, below, label, extend in (
-        (gray, axes[1, 1:2], "brightness", "neither"),
-        (drawn, axes[1, 2:], "difference", "both"),
-    ):
-        bar = color_bar(shown, below, label, extend=extend, location="bottom")
-    bar.set_ticks([-top, 0, top])
-    return fig
-
-
-def draw_filter(filter: Tensor, limit: float, ax: Axes, title: str | None = None) -> Axes:
-    """Draw a filter as one square of pixels for each channel.
-
-    The weight is written on each run of equal columns.
-
-    filter: (3, P, P), equal along its columns; limit: the weight drawn darkest
-    """
-    ax, P = style.hide_axes(ax, title), filter.shape[1]
-    for i, (channel, name) in enumerate(zip(filter, "RGB", strict=True)):
-        left = i * (P + 0.6)
-        drawn = ax.pcolormesh(
-            left + torch.arange(P + 1),
-            torch.arange(P + 1),
-            channel,
-            cmap=style.SIGNED,
-            vmin=-limit,
-            vmax=limit,
-            edgecolors=style.MUTED,
-            linewidth=0.5,
-        )
-        ax.text(left + P / 2, -0.3, name, ha="center", va="bottom", **WORDS)
-        weights, widths = channel[0].unique_consecutive(return_counts=True)
-        for weight, width, end in zip(
-            weights.tolist(), widths.tolist(), widths.cumsum(0).tolist(), strict=True
-        ):
-            color = drawn.to_rgba([weight])[0]
-            ground = {"facecolor": color, "edgecolor": "none", "pad": 0.5}
-            options = {
-                "ha": "center",
-                "va": "center",
-                "rotation": 0 if width == P else 90,
-                "fontsize": style.TEXT_SIZE - 1,
-            }
-            ax.text(
-                left + end - width / 2,
-                P / 2,
-                fraction(weight),
-                color=style.ink_on(color),
-                bbox=ground,
-                **options,
-            )
-    ax.set(xlim=(0, 3 * P + 1.2), ylim=(P, -1.6), aspect="equal", anchor="SW")
-    return ax
-
-
-def fraction(number: float) -> str:
-    """Write a number as a fraction with a small denominator
-
-    >>> fraction(1 / 48), fraction(-0.0416667), fraction(0)
-    ('1/48', '−1/24', '0')
-    """
-    return str(Fraction(number).limit_denominator(1000)).replace("-", "−")
-
-
 def draw_shifts(
     image: Tensor, width: int, patch_size: int, shifts: Sequence[int], place: tuple[int, int]
-) -> Figure:
+) -> Picture:
     """Draw windows of an image that start further and further to the right.
 
     Each has one patch framed, and enlarged below.
@@ -172,25 +177,28 @@ def draw_shifts(
     place: row and column of the framed patch in the first window; in the others it follows the
            image by whole patches
     """
-    fig, axes = style.new_figure(9, 5.2, nrows=2, ncols=len(shifts), height_ratios=[3, 2])
+    fig, axes = style.new_figure(9, 4.6, nrows=2, ncols=len(shifts), height_ratios=[3, 2])
+    style.title_figure(fig, "A shift moves the content inside a patch, or whole patches")
     P, (row, col) = patch_size, place
-    cut = [
-        image[:, P * row : P * (row + 1), shift + x : shift + x + P]
-        for shift, x in framed_at(shifts, P, col)
-    ]
-    for i, ((shift, x), patch) in enumerate(zip(framed_at(shifts, P, col), cut, strict=True)):
+    kept = []
+    for i, (shift, x) in enumerate(framed_at(shifts, P, col)):
         window = image[:, :, shift : shift + width]
-        draw_grid(
-            draw_image(window, axes[0, i], f"Window shifted by {shift} pixels"),
-            (window.shape[1], width),
-            P,
-        )
+        patch = window[:, P * row : P * (row + 1), x : x + P]
+        draw_grid(draw_image(window, axes[0, i], f"shift {shift}"), (window.shape[1], width), P)
         draw_box(axes[0, i], (x - 0.5, P * row - 0.5, P, P), style.PATCH, linewidth=3, zorder=3)
-        n = row * (width // P) + x // P
-        same = "same values" if torch.equal(patch, cut[0]) else "other values"
-        draw_image(patch, axes[1, i], f"Patch {n}" + (f": {same}" if i else ""))
+        draw_image(patch, axes[1, i], f"patch {row * (width // P) + x // P}")
         draw_box(axes[1, i], (-0.5, -0.5, P, P), style.PATCH, linewidth=3, clip_on=False)
-    return fig
+        first = image[:, P * row : P * (row + 1), P * col : P * (col + 1)]
+        if i and torch.equal(patch, first):
+            kept.append(shift)
+    return Picture(
+        fig,
+        "Windows of a photo that start further and further to the right, each with a framed "
+        "patch, and this patch enlarged.",
+        f"The photo, shifted by {', '.join(map(str, shifts))} pixels, with one patch framed and "
+        "enlarged below. It has the same values as without a shift only after "
+        f"{', '.join(map(str, kept))} pixels, one place further left.",
+    )
 
 
 def framed_at(shifts: Sequence[int], patch_size: int, col: int) -> list[tuple[int, int]]:
@@ -222,34 +230,33 @@ def draw_holding(
     return ax
 
 
-def draw_costs(
-    sides: Sequence[int],
-    costs: Mapping[str, tuple[Sequence[float], str, str, str]],
-    ax: Axes | None = None,
-    title: str | None = None,
-    marked: Sequence[int] = (),
-) -> Axes:
+def draw_costs(costs: Mapping[str, Sequence[float]], sides: Sequence[int]) -> Picture:
     """Draw lines over the patch size, both axes logarithmic, each with its name at its end.
 
-    costs : {name: (values, color, line style, "bottom", "center" or "top": where the name is)}
-    marked: patch sizes of published models, from large to small
+    costs: {name: billion multiply-adds for each side};  sides: patch sizes, from large to small
     """
-    ax = style.style_axes(
-        style.new_axes(ax), title, "patch size P (pixels)", "billion multiply-adds"
-    )
+    fig, ax = style.new_figure(9, 3.8)
+    title = "Halving P: linear layers cost 4x, attention 16x"
+    style.style_axes(ax, title, "patch size P (pixels)", "billion multiply-adds")
     options = {"textcoords": "offset points", "fontsize": style.TEXT_SIZE, "color": style.TEXT}
-    for name, (values, color, dashes, side) in costs.items():
-        ax.loglog(sides, values, dashes, color=color, marker="o", linewidth=2)
-        ax.annotate(name, (sides[-1], values[-1]), (8, 0), va=side, **options)
-    for published in marked:
+    colors = (style.PATCH, style.SERIES[2], style.SERIES[0])
+    for (name, values), color, line in zip(costs.items(), colors, (":", "--", "-"), strict=True):
+        ax.loglog(sides, values, line, color=color, marker="o", linewidth=2)
+        ax.annotate(name, (sides[-1], values[-1]), (8, 0), va="center", **options)
+    for published in PUBLISHED:
         ax.axvline(published, color=style.LINE, linewidth=1, zorder=1)
-    if marked:
-        text = "published models: P = " + ", ".join(map(str, marked))
-        ax.annotate(
-            text, (marked[-1], 1), (8, -4), xycoords=("data", "axes fraction"), va="top", **options
-        )
+    marked = f"published models: P = {', '.join(map(str, PUBLISHED))}"
+    top = {"xycoords": ("data", "axes fraction"), "va": "top"}
+    ax.annotate(marked, (PUBLISHED[-1], 1), (8, -4), **options, **top)
     ax.set_xticks(sides)
     ax.xaxis.set_major_formatter(ScalarFormatter())
     ax.xaxis.set_minor_locator(NullLocator())
     ax.invert_xaxis()
-    return ax
+    largest = [max(costs, key=lambda name: costs[name][i]) for i in range(len(sides))]
+    return Picture(
+        fig,
+        "The cost of the parts of a ViT against the patch size, on logarithmic axes.",
+        f"Multiply-adds of {', '.join(costs)} over P = {', '.join(map(str, sides))}, with the "
+        f"patch sizes of published models marked. The largest part is, in this order: "
+        f"{', '.join(largest)}.",
+    )

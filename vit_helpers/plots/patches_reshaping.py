@@ -21,6 +21,7 @@ from torch import Tensor
 from vit_helpers.plots import style
 from vit_helpers.plots.animation import LOOK, Frames, between, in_time
 from vit_helpers.plots.canvas import arrow
+from vit_helpers.plots.figure import Picture
 
 GAP = 0.45  # between blocks and between groups, in cells
 WIDTH, HEIGHT = 640, 400  # of a frame of the animation, in pixels
@@ -153,7 +154,7 @@ def draw_cells(
         ax.text(x + side / 2, y + side / 2, str(k), zorder=2.5 + order, **options)
 
 
-def draw_reshaping(size: Size = (4, 6), patch_size: int = 2, pixel: int = 15) -> Figure:
+def draw_reshaping(size: Size = (4, 6), patch_size: int = 2, pixel: int = 15) -> Picture:
     """Draw the four stages of `patchify`, with the shape and the place of one pixel below each.
 
     size  : (H, W) of an image with one channel;  pixel: the number of the pixel to follow
@@ -191,10 +192,7 @@ def draw_reshaping(size: Size = (4, 6), patch_size: int = 2, pixel: int = 15) ->
     fig = Figure((WIDE, tall + 2), facecolor="white")
     ax = fig.add_axes((0, 0, 1, 1), xlim=(0, WIDE), ylim=(tall + 2, 0))
     ax.set_axis_off()
-    title = (
-        "A reshape opens or closes gaps, and only the permute changes the order "
-        f"(follow pixel {pixel})"
-    )
+    title = f"Only the permute changes the order (follow pixel {pixel})"
     ax.text(0.1, 0.2, title, va="center", **words(1))
     wide = list(map(max, least, widths(views, side)))
     space, left, last = (WIDE - 0.2 - sum(wide)) / 3, 0.1, 0.0
@@ -219,7 +217,14 @@ def draw_reshaping(size: Size = (4, 6), patch_size: int = 2, pixel: int = 15) ->
             y = 0.85 + side * views[0].extent()[1] / 2
             arrow(ax, (last + 0.08, y), (middle - width / 2 - 0.08, y))
         left, last = left + room + space, middle + width / 2
-    return fig
+    indices = "; ".join(str(stage.index_of(pixel)) for stage in views)
+    return Picture(
+        fig,
+        "An image as a table of numbers, after the split, after the permute and after the merge.",
+        f"Tables of the numbers 0 to {len(views[0].numbers) - 1}: the image of {size[0]} x "
+        f"{size[1]}; split by gaps into patches; permuted, so that the lines of a patch are side "
+        f"by side; merged. Pixel {pixel} is at {indices}.",
+    )
 
 
 def widths(views: list[TensorView], side: float) -> list[float]:
