@@ -36,10 +36,11 @@ def draw_question(pretrained: Any, image: Tensor) -> Picture:
     answers = [model.head(model.norm(x[:, 0])).softmax(dim=-1)[0] for x in (start, end)]
     fig, axes = style.new_figure(9, 3.4, ncols=3)
     style.title_figure(fig, "Whatever the class token knows, the blocks have added")
-    draw_image(1 - pixels, axes[0], "the image")
+    draw_image(1 - pixels, axes[0], "the image").images[0].set_interpolation("bicubic")
     titles = ("read before the first block", "read after the last block")
     for answer, title, ax in zip(answers, titles, axes[1:], strict=True):
         draw_bars(answer, names, ax, title, int(answer.argmax()))
+        ax.set(xlim=(0, 1.2), xticks=(0, 0.5, 1))
     first, last = (f"{names[int(a.argmax())]} with {a.max():.2f}" for a in answers)
     return Picture(
         fig,
@@ -60,7 +61,8 @@ def draw_answers(answers: Tensor, names: Sequence[str] = DIGITS) -> Picture:
     answers = answers.detach()
     fig, ax = style.new_figure(9, 3.6)
     style.style_axes(ax, "The answer grows from block to block", None, "probability")
-    leaders = list(dict.fromkeys(answers.argmax(dim=1).tolist()))
+    *before, winner = answers.argmax(dim=1).tolist()
+    leaders = [k for k in dict.fromkeys(before) if k != winner] + [winner]
     places = range(len(answers))
     for k in range(answers.shape[1]):
         if k not in leaders:
@@ -71,7 +73,7 @@ def draw_answers(answers: Tensor, names: Sequence[str] = DIGITS) -> Picture:
         best = int(answers[:, k].argmax()) if i < len(leaders) - 1 else len(answers) - 1
         color = style.TEXT if i == len(leaders) - 1 else colors[i % 4]
         ax.plot(places, answers[:, k], lines[-1 - i % 4], color=color, linewidth=2.5)
-        options = {"fontsize": style.TEXT_SIZE + 2, "weight": "bold", "color": color}
+        options = {"fontsize": style.TEXT_SIZE + 2, "weight": "bold", "color": style.TEXT}
         ax.text(best, float(answers[best, k]) + 0.05, names[k], ha="center", **options)
     ax.set_xticks(places, ["before the blocks", *(f"after block {i}" for i in places[1:])])
     ax.set(ylim=(0, 1.12), yticks=(0, 0.5, 1))
