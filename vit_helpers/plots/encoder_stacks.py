@@ -7,7 +7,6 @@ import torch.nn.functional as F
 from matplotlib.axes import Axes
 from torch import Tensor
 
-from vit_helpers.patches import unpatchify
 from vit_helpers.plots import style
 from vit_helpers.plots.canvas import arrow, tint
 from vit_helpers.plots.encoder import ATTENTION, MLP, OTHER
@@ -29,8 +28,9 @@ def draw_contrast(photo: Tensor, deviations: Tensor, normalized: Tensor) -> Pict
     ratio = float(deviations.max() / deviations.min())
     style.hide_axes(axes[1], f"Contrast differs {ratio:.0f}-fold")
     drawn = axes[1].imshow(deviations.reshape(side, side), cmap=style.VALUES, vmin=0, vmax=0.3)
-    equalized = unpatchify(0.5 + 0.2 * normalized[None], size // side, size)[0]
-    draw_image(equalized, axes[2], "Layer norm equalizes it")
+    patch = size // side
+    equalized = F.fold(0.5 + 0.2 * normalized.T[None], size, kernel_size=patch, stride=patch)
+    draw_image(equalized[0], axes[2], "Layer norm equalizes it")
     color_bar(drawn, axes[1], "standard deviation")
     return Picture(
         fig,
