@@ -297,7 +297,8 @@ ELSEWHERE = {
     "further/00_start_here, 4": "0.05",  # the usual limit of p
     "further/00_start_here, 7": "0.91",  # 0.9 + 0.1/10, the target of label smoothing
     "further/03_attention, 2": "2.11 2.15",  # PyTorch's versions
-    "04_encoder, Common": "0.0056",  # 1/180
+    "04_encoder, 3": "1.16 1.02",  # in the figure
+    "further/04_encoder, 10": "0.0056",  # 1/180
     # half of 0.88 and 1; the rest from the stored table that is linked
     "06_data, 2": "0.94 0.9880 0.9649 0.971",
     "06_data, 3": "0.006",  # 1/180

@@ -19,6 +19,7 @@ from vit_helpers.plots import (
     ablation_errors,
     data,
     encoder,
+    encoder_stacks,
     images,
     inspection,
     scaling,
@@ -188,13 +189,24 @@ DRAWN = {  # figures in which several colors carry a meaning, each with as many 
     "draw_curve": lambda: training.draw_curve(rows(), "loss"),
     "draw_loss": lambda: training.draw_loss(10, 0.1),
     "draw_dots": lambda: data.draw_dots({"a": [0.1, 0.2], "b": [0.2, 0.3]}),
-    "draw_sizes": lambda: encoder.draw_sizes(
-        {name: (torch.rand(3, 4), style.LINE) for name in "abcd"}
+    "draw_answers": lambda: encoder.draw_answers(torch.eye(5)),
+    "draw_lead": lambda: encoder.draw_lead([0.1, 1, 2], "9", "0"),
+    "draw_differences": lambda: encoder.draw_differences(
+        {"one": torch.rand(2, 7), "two": torch.rand(2, 7)}
     ),
-    "draw_branches": lambda: encoder.draw_branches([1, 2, 3, 4]),
-    "draw_normalizations": lambda: encoder.draw_normalizations(
+    "draw_normalizations": lambda: encoder_stacks.draw_normalizations(
         {"one": torch.rand(2, 3, 4)}, ["a", "b"]
     ),
+    "draw_lengths": lambda: encoder_stacks.draw_growth(
+        torch.rand(2, 5), torch.rand(2, 4), torch.rand(2, 4)
+    ),
+    "draw_deep": lambda: encoder_stacks.draw_stacks(
+        {"one": {name: torch.rand(2, 6) for name in "abc"}}, "three lines"
+    ),
+    "draw_failures": lambda: encoder_stacks.draw_failures(
+        {"rate": pd.DataFrame([[0, 3], [4, 5]], index=["a", "b"])}, runs=5
+    ),
+    "draw_sorted_weights": lambda: encoder_stacks.draw_sorted_weights({"a": torch.rand(9)}),
     "draw_bars": lambda: images.draw_bars([0.1, 0.9], ["a", "b"], chosen=1),
     "draw_model": model_figure,
     "draw_stacks": lambda: scaling.draw_stacks({"one": PARTS, "two": PARTS}),

@@ -208,7 +208,7 @@ GONE = [
     ),
     (
         "notebook",
-        ["04_encoder", "6. The reference implementation", "class Own"],
+        ["04_encoder", "Our block and PyTorch's", "class Own"],
         "the cell 'class Own' of .*: not found",
     ),
     ("notebook", ["05_vit", "4. The residual stream"], "the heading .* of 05_vit.ipynb: not found"),

@@ -13,7 +13,7 @@ two:
 01 patches, patches_filters, patches_reshaping
 02 embeddings, embeddings_positions
 03 attention, attention_steps
-04 encoder
+04 encoder, encoder_stacks
 05 vit, vit_attention
 06 data, data_pipeline
 07 training, training_loop

@@ -1,4 +1,4 @@
-"""Notebook 04: layer normalization, the MLP, the residual stream, and runs with their range."""
+"""Notebook 04: what is on the residual stream, layer norm, the MLP, the block, two orders."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -6,25 +6,208 @@ from typing import Any
 import torch
 from matplotlib import colormaps
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 from matplotlib.patches import Circle, FancyBboxPatch
 from torch import Tensor
 
 from vit_helpers.plots import style
 from vit_helpers.plots.canvas import arrow, draw_table, new_canvas, short, write
+from vit_helpers.plots.figure import Picture
+from vit_helpers.plots.images import draw_bars, draw_image
 
-DOTS = "ox^s"  # a mark for each group, so that they differ without color too
-ATTENTION, MLP, OTHER = (
-    style.SERIES
-)  # the two branches of a block, and whatever is compared with them
+# the two branches of a block, and whatever is compared with them
+ATTENTION, MLP, OTHER = style.SERIES
 WIDEST = 5  # numbers of a token that fit the picture of layer norm
+DIGITS = tuple("0123456789")
 
 
-def draw_layer_norm(tokens: Tensor, labels: Sequence[str], eps: float = 1e-6) -> Figure:
+@torch.no_grad()
+def draw_question(pretrained: Any, image: Tensor) -> Picture:
+    """Draw an image, and what the head reads from the class token before and after all blocks.
+
+    pretrained: a model with a class token, its preprocessing and its classes' names
+    image     : (C, H, W), from 0 to 1
+    """
+    model, preprocess, names = pretrained
+    pixels = preprocess.frame(image)
+    start = model.embed(preprocess.normalize(pixels)[None])
+    end = start
+    for block in model.blocks:
+        end = block(end)
+    answers = [model.head(model.norm(x[:, 0])).softmax(dim=-1)[0] for x in (start, end)]
+    fig, axes = style.new_figure(9, 3.4, ncols=3)
+    style.title_figure(fig, "Whatever the class token knows, the blocks have added")
+    draw_image(1 - pixels, axes[0], "the image").images[0].set_interpolation("bicubic")
+    titles = ("read before the first block", "read after the last block")
+    for answer, title, ax in zip(answers, titles, axes[1:], strict=True):
+        draw_bars(answer, names, ax, title, int(answer.argmax()))
+        ax.set(xlim=(0, 1.2), xticks=(0, 0.5, 1))
+    first, last = (f"{names[int(a.argmax())]} with {a.max():.2f}" for a in answers)
+    return Picture(
+        fig,
+        "A digit, and what the head reads from the class token before the first block and after "
+        "the last.",
+        "A handwritten digit, and the probabilities of ten digits: before the first block nearly "
+        f"equal, the largest is {first}; after the last block {last}.",
+    )
+
+
+def draw_answers(answers: Tensor, names: Sequence[str] = DIGITS) -> Picture:
+    """Draw the probabilities that the head reads from the class token, a column for each place.
+
+    Every class that is ahead somewhere has a name and a line of its own.
+
+    answers: (L + 1, K), before the first block and after each
+    """
+    answers = answers.detach()
+    fig, ax = style.new_figure(9, 3.6)
+    style.style_axes(ax, "The answer grows from block to block", None, "probability")
+    *before, winner = answers.argmax(dim=1).tolist()
+    leaders = [k for k in dict.fromkeys(before) if k != winner] + [winner]
+    places = range(len(answers))
+    for k in range(answers.shape[1]):
+        if k not in leaders:
+            ax.plot(places, answers[:, k], color=style.LINE, linewidth=1, alpha=0.6)
+    lines = ("o-", "s--", "^:", "D-.")
+    colors = (style.LINE, OTHER, MLP, ATTENTION)
+    for i, k in enumerate(leaders):
+        best = int(answers[:, k].argmax()) if i < len(leaders) - 1 else len(answers) - 1
+        color = style.TEXT if i == len(leaders) - 1 else colors[i % 4]
+        ax.plot(places, answers[:, k], lines[-1 - i % 4], color=color, linewidth=2.5)
+        options = {"fontsize": style.TEXT_SIZE + 2, "weight": "bold", "color": style.TEXT}
+        ax.text(best, float(answers[best, k]) + 0.05, names[k], ha="center", **options)
+    ax.set_xticks(places, ["before the blocks", *(f"after block {i}" for i in places[1:])])
+    ax.set(ylim=(0, 1.12), yticks=(0, 0.5, 1))
+    story = ", ".join(f"{names[int(a.argmax())]} with {a.max():.2f}" for a in answers)
+    return Picture(
+        fig,
+        "What the head reads from the class token before the blocks and after each of them.",
+        f"The probabilities of the classes at each place. The largest, in turn: {story}.",
+    )
+
+
+def draw_block() -> Picture:
+    """Draw the residual stream through one block: two branches that read it and add to it."""
+    fig, ax = style.new_figure(9, 2.6)
+    branches = [{"norm1": style.LINE, "attn": ATTENTION}, {"norm2": style.LINE, "mlp": MLP}]
+    ends = (r"$\mathbf{z}_{\ell-1}$", r"$\mathbf{z}_\ell$")
+    draw_stream(branches, ax, "Two branches read the residual stream and add to it", ends)
+    for x, y, name in (
+        (2.9, 1.48, "between tokens"),
+        (7, 1.48, "each token alone"),
+        (5, -0.42, r"$\mathbf{z}'_\ell$, (B, T, D)"),
+        (0.85, -0.42, "(B, T, D)"),
+        (9.45, -0.42, "(B, T, D)"),
+    ):
+        ax.text(x, y, name, ha="center", fontsize=style.TEXT_SIZE, color=style.TEXT)
+    return Picture(
+        fig,
+        "A thick line, the residual stream, with two branches that leave it and are added back.",
+        "A thick arrow from left to right, the residual stream, always of shape (B, T, D). A "
+        "branch with norm1 and attn leaves it and is added back, then one with norm2 and mlp.",
+    )
+
+
+def draw_orders() -> Picture:
+    """Draw a block with its norms on the branches, and one with its norms on the stream."""
+    fig, axes = style.new_figure(9, 4.6, nrows=2)
+    colors = {"attn": ATTENTION, "mlp": MLP}
+    pre = [{f"norm{i + 1}": style.LINE, name: colors[name]} for i, name in enumerate(colors)]
+    draw_stream(pre, axes[0], "Pre-norm: norms are on the branches, only additions on the stream")
+    post = [{name: color} for name, color in colors.items()]
+    title = "Post-norm: norms are on the stream, each rescales all that is on it"
+    draw_stream(post, axes[1], title, norms=("norm1", "norm2"))
+    return Picture(
+        fig,
+        "Two blocks: in pre-norm the norms are on the branches, in post-norm on the stream.",
+        "Two residual streams as thick lines with attn and mlp on branches. Top, pre-norm: a norm "
+        "comes first on each branch. Bottom, post-norm: a norm is on the stream after each plus.",
+    )
+
+
+def draw_differences(spreads: Mapping[str, Tensor]) -> Picture:
+    """Draw how far the tokens of an image differ after each block, two stacks with their names.
+
+    spreads: {name: (seeds, L + 1)}, as a share of the tokens' length
+    """
+    fig, ax = style.new_figure(9, 3.4)
+    title = "Post-norm makes all tokens alike, pre-norm keeps them apart"
+    style.style_axes(ax, title, "block", "how far tokens differ\n(share of their length)")
+    ends = []
+    for (name, values), line, color in zip(
+        spreads.items(), ("-", "--"), (style.TEXT, OTHER), strict=True
+    ):
+        mean = values.log().mean(dim=0).exp()
+        blocks = range(values.shape[1])
+        ax.plot(blocks, mean, line, color=color, linewidth=2.5)
+        low, high = values.amin(dim=0), values.amax(dim=0)
+        ax.fill_between(blocks, low, high, color=color, alpha=0.2, linewidth=0)
+        options = {"fontsize": style.TEXT_SIZE, "color": color, "va": "center"}
+        ax.text(blocks[-1] + 0.4, float(mean[-1]), name, **options)
+        ends.append(f"{name} ends at {mean[-1]:.2g}")
+    last = values.shape[1] - 1
+    ax.set(yscale="log", xlim=(0, last + 4), xticks=range(0, last + 1, 6))
+    ax.set_yticks((0.001, 0.01, 0.1, 1), ("0.1%", "1%", "10%", "100%"))
+    return Picture(
+        fig,
+        "How far tokens differ after each block of a new stack, with pre-norm and with post-norm.",
+        f"How far the tokens of an image differ, block by block, on a log scale. Both lines start "
+        f"near 1; {', '.join(ends)}. Bands show the range of {len(values)} seeds.",
+    )
+
+
+def draw_lead(adds: Sequence[float], winner: str, rival: str) -> Picture:
+    """Draw what each addition gives to the logit of one class, less that of another.
+
+    adds: of the stream as it enters, then of attention and MLP in turn
+    """
+    fig, ax = style.new_figure(9, 3.6)
+    title = f"All additions together make it a {winner}"
+    style.style_axes(ax, title, None, f"logit of {winner} less logit of {rival}")
+    ax.axhline(0, color=style.TEXT, linewidth=1)
+    kinds = [("start", style.LINE, "..")]
+    kinds += [("attention", ATTENTION, ""), ("MLP", MLP, "//")] * (len(adds) // 2)
+    for i, (value, (name, color, hatch)) in enumerate(zip(adds, kinds, strict=True)):
+        ax.bar(i, value, 0.8, color=color, hatch=hatch, edgecolor="white")
+        where = max(value, 0) + 0.04 * max(adds)
+        options = {"ha": "center", "fontsize": style.TEXT_SIZE, "color": style.TEXT}
+        ax.text(i, where, f"{value:+z.1f}", **options)
+        block = (i + 1) // 2
+        kinds[i] = (f"block {block}\n{name}" if i else name, color, hatch)
+    ax.set_xticks(range(len(adds)), [name for name, *_ in kinds])
+    ax.set(ylim=(1.2 * min(0, *adds), 1.2 * max(adds)))
+    return Picture(
+        fig,
+        "What every addition to the class token gives to the right class, less what it gives to "
+        "a rival.",
+        f"Bars of what each addition gives to {winner} less {rival}: "
+        f"{', '.join(f'{value:+z.1f}' for value in adds)}; they sum to {sum(adds):.1f}.",
+    )
+
+
+def draw_second_gelu(added: Tensor, bent: Tensor) -> Picture:
+    """Draw the numbers that an MLP adds, and the same after another GELU, as histograms."""
+    fig, axes = style.new_figure(9, 2.8, ncols=2, sharex=True, sharey=True)
+    panels = {"Correct: both signs": added, "GELU last: nothing below -0.17": bent}
+    edge = float(added.abs().quantile(0.999))
+    bins = torch.linspace(-edge, edge, 101)
+    for ax, (title, values) in zip(axes, panels.items(), strict=True):
+        ax.hist(values.flatten().numpy(), bins=bins.numpy(), color=MLP)
+        y = "count (log scale)" if values is added else None
+        style.style_axes(ax, title, "number that the MLP adds", y).set_yscale("log")
+    axes[1].axvline(-0.17, color=style.TEXT, linestyle="--", linewidth=1)
+    return Picture(
+        fig,
+        "Histograms of the numbers that an MLP adds, without and with a GELU after its last layer.",
+        "Left, a mound with both signs. Right, its left half is squeezed into a spike just left of "
+        f"0, bounded by a dashed line; the smallest number is {bent.min():.2f} instead of "
+        f"{added.min():.2f}.",
+    )
+
+
+def draw_layer_norm(tokens: Tensor, eps: float = 1e-6) -> Picture:
     """Draw tokens, the mean and the variance of each row, and the normalized tokens in cells.
 
-    tokens: (T, D) with D from 2 to 5;  labels: T names
+    tokens: (T, D) with D from 2 to 5
     raises: ValueError if they are not rows of 2 to 5 numbers, or too large for their cells
     """
     if tokens.ndim != 2 or not 2 <= tokens.shape[1] <= WIDEST:
@@ -34,13 +217,12 @@ def draw_layer_norm(tokens: Tensor, labels: Sequence[str], eps: float = 1e-6) ->
             f"numbers must be below 1000 to fit into their cells, got {tokens.abs().max():g}"
         )
     (T, D), tokens = tokens.shape, tokens.double()
-    mean, variance = (
-        tokens.mean(dim=1, keepdim=True),
-        tokens.var(dim=1, unbiased=False, keepdim=True),
-    )
+    labels = [f"token {t}" for t in range(T)]
+    mean = tokens.mean(dim=1, keepdim=True)
+    variance = tokens.var(dim=1, unbiased=False, keepdim=True)
     fig, ax = new_canvas(
         T + 3.6,
-        "Every row is normalized on its own: minus its mean, divided by its standard deviation",
+        "Each row, less its mean, is divided by its standard deviation",
     )
     top, left, width = 2.3, 2.0, {4: 1.6, WIDEST: 1.3}.get(D, 1.95)
     digits = 3 if D < 4 else 2
@@ -75,7 +257,13 @@ def draw_layer_norm(tokens: Tensor, labels: Sequence[str], eps: float = 1e-6) ->
         f"(T, D) = ({T}, {D})",
         **cells,
     )
-    return fig
+    rows = (", ".join(significant(row, digits)) for row in normalized)
+    return Picture(
+        fig,
+        "Tokens, the mean and variance of each row, and the normalized tokens, in cells.",
+        f"Tokens of {D} numbers, the mean and variance of each row, and the normalized tokens: "
+        f"{'; '.join(rows)}.",
+    )
 
 
 def significant(numbers: Tensor, digits: int = 3) -> list[str]:
@@ -100,7 +288,7 @@ def signed(numbers: Tensor) -> Tensor:
     return torch.from_numpy(colormaps[style.SIGNED]((numbers / 4 + 0.5).numpy())[..., :3])
 
 
-def draw_mlp(token: Tensor, mlp: Any) -> Figure:
+def draw_mlp(token: Tensor, mlp: Any) -> Picture:
     """Draw one token on its way through an MLP, with all numbers in the cells.
 
     Positive ones are red, negative ones blue.
@@ -115,9 +303,7 @@ def draw_mlp(token: Tensor, mlp: Any) -> Figure:
         "after GELU": (after, "(4D) = ({})", "times $W_2$, plus $b_2$"),
         "output": (mlp.fc2(after), "(D) = ({})", ""),
     }
-    fig, ax = new_canvas(
-        13.6, "The MLP widens a token, applies GELU to each number, and narrows it again"
-    )
+    fig, ax = new_canvas(13.6, "The MLP widens a token, applies GELU, and narrows it again")
     for i, (name, (row, shape, then)) in enumerate(steps.items()):
         numbers = row.detach()[None]
         width, top = 1.34, 2.0 + 3.2 * i
@@ -136,7 +322,14 @@ def draw_mlp(token: Tensor, mlp: Any) -> Figure:
         if then:
             arrow(ax, (11 + 2.3, top + 1.2), (11 + 2.3, top + 2.4))
             write(ax, 11 + 2.7, top + 1.8, then, ha="left")
-    return fig
+    largest = int(hidden.argmax())
+    return Picture(
+        fig,
+        "One token becomes four times as many hidden numbers, passes GELU, and is narrowed again.",
+        f"A token of {len(token)} numbers becomes {len(hidden)} hidden numbers of both signs. "
+        f"GELU turns the largest, {hidden[largest]:.2f}, into {after[largest]:.2f}, and what is "
+        f"negative ends between {after.min():.2f} and 0. The output has {len(token)} again.",
+    )
 
 
 def draw_stream(
@@ -144,6 +337,7 @@ def draw_stream(
     ax: Axes | None = None,
     title: str | None = None,
     ends: tuple[str, str] = ("in", "out"),
+    norms: Sequence[str] = (),
 ) -> Axes:
     """Draw a residual stream from left to right.
 
@@ -151,6 +345,7 @@ def draw_stream(
 
     branches: a list of {name of a box: color}
     ends    : what the stream is called where it comes in and goes out
+    norms   : names of boxes on the stream, one after each branch
     """
     ax = style.hide_axes(style.new_axes(ax, 9, 2.6), title)
     ax.set(xlim=(0, 10), ylim=(-0.55, 1.8))
@@ -160,7 +355,11 @@ def draw_stream(
         ax.text(x, 0, end, ha=side, va="center", fontsize=style.TEXT_SIZE, color=style.TEXT)
     width = 8.2 / len(branches)
     for i, boxes in enumerate(branches):
-        draw_branch(ax, boxes, 0.9 + i * width + 0.12 * width, 0.88 * width - 0.35)
+        room = 1.25 if norms else 0
+        left = 0.9 + i * width + 0.12 * width
+        draw_branch(ax, boxes, left, 0.88 * width - 0.35 - room)
+        if norms:
+            draw_box_on(ax, (left + 0.88 * width - 1.2, -0.28), 0.95, norms[i], style.LINE)
     return ax
 
 
@@ -187,119 +386,12 @@ def draw_branch(ax: Axes, boxes: Mapping[str, str], left: float, width: float) -
         corner = (left + (i + 0.16) * step, 0.72)
         start = corner[0] - 0.25 * step * (i > 0) - 0.1
         arrow(ax, (start, 1), (corner[0], 1), linewidth=1.5)
-        box = {
-            "boxstyle": "round,pad=0.02",
-            "facecolor": "white",
-            "edgecolor": color,
-            "linewidth": 3,
-            "zorder": 2,
-        }
-        ax.add_patch(FancyBboxPatch(corner, 0.68 * step, 0.56, **box))
-        options = {
-            "ha": "center",
-            "va": "center",
-            "fontsize": style.TEXT_SIZE,
-            "color": style.TEXT,
-            "zorder": 3,
-        }
-        ax.text(left + (i + 0.5) * step, 1, name, **options)
+        draw_box_on(ax, corner, 0.68 * step, name, color)
 
 
-def draw_spread(
-    values: Tensor | Sequence[Sequence[float]], ax: Axes, label: str, **options: Any
-) -> Line2D:
-    """Draw a line through the geometric mean of runs, and a band from smallest to largest.
-
-    values: (runs, points), all positive;  options: as for `plot`
-    """
-    values = torch.as_tensor(values).clamp(min=1e-12)
-    points = range(1, values.shape[1] + 1)
-    (line,) = ax.plot(
-        points, values.log().mean(0).exp(), **{"label": label, "linewidth": 2} | options
-    )
-    low, high = values.amin(0), values.amax(0)
-    ax.fill_between(points, low, high, color=line.get_color(), alpha=0.2, linewidth=0)
-    return line
-
-
-def draw_sizes(
-    groups: Mapping[str, tuple[Tensor, str]], ax: Axes | None = None, title: str | None = None
-) -> Axes:
-    """Draw a dot for every token: its mean and its standard deviation.
-
-    groups: {name: (tokens (T, D), color)}
-    """
-    ax = style.style_axes(style.new_axes(ax, 4, 3), title)
-    for (name, (tokens, color)), mark in zip(groups.items(), DOTS, strict=False):
-        tokens = torch.as_tensor(tokens).detach()
-        deviation = tokens.std(dim=-1, unbiased=False)
-        ax.plot(
-            tokens.mean(dim=-1), deviation, mark, color=color, markersize=4, linewidth=0, label=name
-        )
-    return ax
-
-
-def draw_normalizations(panels: Mapping[str, Tensor], names: Sequence[str]) -> Figure:
-    """Draw a panel for each way to normalize, on the same axes.
-
-    Where all tokens are at one point, a ring and an arrow mark it.
-
-    panels: {title: tokens of two images (2, T, D)};  names: of the images
-    """
-    fig, axes = style.new_figure(9, 3.0, ncols=len(panels), sharex=True, sharey=True, squeeze=False)
-    for ax, (title, tokens) in zip(axes[0], panels.items(), strict=True):
-        draw_sizes(
-            dict(zip(names, zip(tokens, (style.TEXT, OTHER), strict=True), strict=True)), ax, title
-        )
-        mean, deviation = tokens.mean(dim=-1).detach(), tokens.std(dim=-1, unbiased=False).detach()
-        if max(mean.max() - mean.min(), deviation.max() - deviation.min()) < 0.05:
-            point = (float(mean.mean()), float(deviation.mean()))
-            ax.plot(*point, "o", markersize=18, fillstyle="none", color=style.TEXT)
-            label_at = (point[0] + 0.1, 0.5 * point[1])
-            ax.annotate(f"all {mean.numel()} tokens", label_at, fontsize=style.TEXT_SIZE)
-            arrow(ax, (label_at[0] + 0.5, label_at[1] + 0.1), point, shrinkA=2, shrinkB=11)
-    axes[0, 0].legend(fontsize=style.TEXT_SIZE - 1, frameon=False, markerscale=1.5)
-    axes[0, 0].set_ylabel("standard deviation", fontsize=style.TEXT_SIZE)
-    fig.supxlabel("mean of the numbers of a token", fontsize=style.TEXT_SIZE)
-    return fig
-
-
-def draw_branches(values: Sequence[float], ax: Axes | None = None) -> Axes:
-    """Draw two bars for each block, of its attention and of its MLP.
-
-    values: of attention and MLP in turn
-    """
-    ax = style.new_axes(ax, 4, 3)
-    blocks = range(1, len(values) // 2 + 1)
-    for start, (name, color, hatch) in enumerate(
-        (("attention", ATTENTION, ""), ("MLP", MLP, "//"))
-    ):
-        positions = [block + (start - 0.5) * 0.44 for block in blocks]
-        ax.bar(
-            positions,
-            values[start::2],
-            0.4,
-            color=color,
-            hatch=hatch,
-            edgecolor="white",
-            label=name,
-        )
-    ax.set_xticks(blocks)
-    return ax
-
-
-def draw_runs_apart(
-    values: Mapping[int, Sequence[float]], ax: Axes, shift: float, label: str, **options: Any
-) -> None:
-    """Draw a dot for each run, side by side, so that runs with equal results are seen as several.
-
-    values: {depth: a result for each run}, the depths evenly spaced from left to right
-    shift : of this group, in steps
-    """
-    for i, (_, results) in enumerate(sorted(values.items())):
-        middle = (len(results) - 1) / 2
-        positions = [i + shift + 0.05 * (run - middle) for run in range(len(results))]
-        ax.plot(
-            positions, results, linestyle="none", markersize=5, label="" if i else label, **options
-        )
-    ax.set_xticks(range(len(values)), [str(depth) for depth in sorted(values)])
+def draw_box_on(ax: Axes, corner: tuple[float, float], width: float, name: str, color: str) -> None:
+    """Draw a white box with a name: its left and bottom, its width, the color of its edge."""
+    box = {"boxstyle": "round,pad=0.02", "facecolor": "white", "edgecolor": color}
+    ax.add_patch(FancyBboxPatch(corner, width, 0.56, linewidth=3, zorder=2, **box))
+    options = {"ha": "center", "va": "center", "fontsize": style.TEXT_SIZE, "color": style.TEXT}
+    ax.text(corner[0] + width / 2, corner[1] + 0.28, name, zorder=3, **options)
