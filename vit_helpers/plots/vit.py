@@ -47,7 +47,7 @@ class Stage(NamedTuple):
 
 
 def draw_question(photo: Tensor) -> Picture:
-    """Draw a photo, two models, and the tests of this page: both pass all but the last.
+    """Draw a photo, two models, and the tests of this page: the last one is open.
 
     photo: (C, H, W), from 0 to 1
     """
@@ -68,8 +68,8 @@ def draw_question(photo: Tensor) -> Picture:
         ax.plot([6.2, 21.6], [y, y], color=style.LINE, linewidth=1)
     return Picture(
         fig,
-        "A photo and a table of five tests of model A and model B: both pass all but the last, "
-        "which asks whether it is the Vision Transformer.",
+        "A photo and a table of five tests of model A and model B: both pass the first four. "
+        "The last asks which is the Vision Transformer, and is open.",
     )
 
 
@@ -349,6 +349,7 @@ def draw_memorized(
     losses: {kind: the loss of each step};  accuracies: {kind: one for each run}
     """
     fig, (left, right) = style.new_figure(9, 3, ncols=2, width_ratios=[1.3, 1])
+    fig.get_layout_engine().set(wspace=0.12)  # keeps the names of lines and rows apart
     style.title_figure(fig, "Shuffled labels are memorized, and don't help with other crops")
     looks = zip(losses.items(), ("-", "--"), (-10, 10), strict=True)
     for number, ((kind, values), dashes, shift) in enumerate(looks):
@@ -381,7 +382,7 @@ def draw_agreement(
     panels: {title: (our logits, their logits)}, of one shape
     """
     fig, axes = style.new_figure(9, 3.9, ncols=len(panels), sharex=True, sharey=True)
-    style.title_figure(fig, "A mistake shows only after every parameter was changed")
+    style.title_figure(fig, "The mistake shows only after every parameter was changed")
     limit = 1.1 * max(float(x.abs().max()) for pair in panels.values() for x in pair)
     found = {}
     for ax, (name, (ours, others)) in zip(axes, panels.items(), strict=True):
