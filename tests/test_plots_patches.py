@@ -259,7 +259,7 @@ def test_each_way_to_cut_says_what_its_patch_holds():
     masks[0, :, :2, :2], masks[1, 1, 3] = 1, 1
     picture = draw_holders(torch.rand(3, 6, 6), {"a": masks[0], "b": masks[1]})
     assert [ax.get_title(loc="left") for ax in picture.figure.axes] == ["a", "b"]
-    assert "a: 2 lines, 2 columns, 3 colors; b: 1 lines, 6 columns, 1 colors" in picture.alt
+    assert "a: 2 lines, 2 columns, 3 colors; b: 1 lines, 6 columns, one color" in picture.alt
 
 
 def test_filters_by_hand_are_above_their_maps_on_one_scale():

@@ -56,7 +56,7 @@ def draw_sequence(photo: Tensor, patches: Tensor, patch_size: int, framed: int) 
     """
     fig, axes = style.new_figure(9, 6, nrows=3, height_ratios=[7, 1, 1])
     rows, cols = (side // patch_size for side in photo.shape[1:])
-    style.title_figure(fig, "Neighbors in the photo are apart in the sequence")
+    style.title_figure(fig, "Neighbors in a column are apart in the sequence")
     draw_numbered(photo, patch_size, axes[0], framed=framed)
     style.style_axes(axes[0], None, "column c of the grid", "row r")
     half = -(-len(patches) // 2)
@@ -100,7 +100,8 @@ def draw_holders(photo: Tensor, masks: Mapping[str, Tensor]) -> Picture:
     for ax, (title, mask) in zip(axes, masks.items(), strict=True):
         draw_holding(photo, mask, ax, title)
         channels, lines, columns = (axis.unique() for axis in mask.nonzero().T)
-        held.append(f"{title}: {len(lines)} lines, {len(columns)} columns, {len(channels)} colors")
+        color = f"{len(channels)} colors" if len(channels) > 1 else "one color"
+        held.append(f"{title}: {len(lines)} lines, {len(columns)} columns, {color}")
     return Picture(
         fig,
         "What one patch contains, outlined on a photo in gray, for each way to cut it.",
