@@ -137,7 +137,7 @@ def draw_halo(halo: pd.DataFrame, ways: Mapping[str, str]) -> Picture:
     ax.legend(fontsize=style.TEXT_SIZE, frameon=False)
     title = "Without shifts the halo is weaker, but it is there"
     style.style_axes(ax, title, None, "mean cosine similarity")
-    means = halo.groupby("augmentation", sort=False)[list(marks)].mean().round(2)
+    means = halo.groupby("augmentation", sort=False)[list(marks)].mean().round(2) + 0.0  # no -0.0
     told = [
         f"{' '.join(name.split())} {means['beside'][way]} and {means['far'][way]}"
         for way, name in ways.items()
