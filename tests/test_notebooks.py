@@ -292,10 +292,10 @@ def test_names_of_the_package_in_prose_are_there(path):
 # Numbers in the text that no cell of their section prints: by section, and where they come from
 ELSEWHERE = {
     "00_start_here, Further": "0.50",  # in the heading that it links to
-    "02_embeddings, 6": "0.57",  # other values of "Your turn", tried by hand
     "further/00_start_here, 1": "0.50 0.50",  # where the core page's curve ends
     "further/00_start_here, 4": "0.05",  # the usual limit of p
     "further/00_start_here, 7": "0.91",  # 0.9 + 0.1/10, the target of label smoothing
+    "further/02_embeddings, 8": "0.57",  # other values of "Your turn", tried by hand
     "further/03_attention, 2": "2.11 2.15",  # PyTorch's versions
     "04_encoder, 3": "1.16 1.02",  # in the figure
     "further/04_encoder, 10": "0.0056",  # 1/180

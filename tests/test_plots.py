@@ -172,14 +172,14 @@ def test_each_way_to_train_has_its_column():
             "far": [-0.1, 0.0, 0.0],
         }
     )
-    beside, far, _ = (ax := draw_halo(halo, title="Two ways")).lines
-    assert [tick.get_text() for tick in ax.get_xticklabels()] == ["shift", "none"] and ax.get_title(
-        "left"
-    ) == "Two ways"
+    drawn = draw_halo(halo, {"shift": "with shifts", "none": "without"})
+    beside, far, _ = (ax := drawn.figure.axes[0]).lines
+    assert [tick.get_text() for tick in ax.get_xticklabels()] == ["with shifts", "without"]
     assert (
         [round(x) for x in beside.get_xdata()] == [round(x) for x in far.get_xdata()] == [0, 1, 1]
     )
     assert list(beside.get_ydata()) == [0.5, 0.2, 0.1] and list(far.get_ydata()) == [-0.1, 0.0, 0.0]
+    assert "with shifts 0.5 and -0.1; without 0.15 and 0.0" in drawn.alt
 
 
 def test_shares_fill_the_bar():

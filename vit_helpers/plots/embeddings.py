@@ -1,17 +1,70 @@
-"""Notebook 02: equation 1, numbered patches, tokens with numbers, what a shuffle changes."""
+"""Notebook 02: a shuffled photo and a model's answers, equation 1, patches and their tokens."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import combinations
 
 import torch
-from matplotlib import colormaps
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from torch import Tensor
 
+from vit_helpers.patches import patchify, unpatchify
 from vit_helpers.plots import style
 from vit_helpers.plots.canvas import arrow, draw_table, frame, new_canvas, product, short, write
 from vit_helpers.plots.embeddings_positions import draw_numbered_map
-from vit_helpers.plots.images import color_bar, draw_grid, draw_image
+from vit_helpers.plots.figure import Picture
+from vit_helpers.plots.images import color_bar, draw_bars, draw_grid, draw_image, middle_square
+
+
+def draw_question(photo: Tensor, rows: int = 8, seed: int = 0) -> Picture:
+    """Draw the middle of a photo cut into squares, and the same squares in random order.
+
+    photo: (C, H, W), from 0 to 1;  rows: squares along each side
+    """
+    square = middle_square(photo)
+    P = square.shape[-1] // rows
+    square = square[None, :, : P * rows, : P * rows]
+    size = (P * rows, P * rows)
+    order = torch.randperm(rows**2, generator=torch.Generator().manual_seed(seed))
+    shuffled = unpatchify(patchify(square, P)[:, order], P, size)
+    fig, axes = style.new_figure(8, 4, ncols=2)
+    style.title_figure(fig, "The same squares, and only their places have changed")
+    for ax, image, title in zip(
+        axes, (square, shuffled), ("a photo", "its squares in random order"), strict=True
+    ):
+        draw_grid(draw_image(image[0], ax, title), size, P)
+    return Picture(
+        fig,
+        "A photo of a cat cut into squares, and the same squares in random order.",
+        f"The face of a cat, cut into {rows**2} squares, and a mosaic of the same squares in "
+        "random order, in which the cat is hard to find.",
+    )
+
+
+def draw_answers(images: Sequence[Tensor], answers: Mapping[str, Sequence[float]]) -> Picture:
+    """Draw a photo and its shuffled patches, and how probable a few models find one class.
+
+    images : two of (C, H, W), from 0 to 1
+    answers: {name of a model: a probability for each image}
+    """
+    fig, axes = style.new_figure(9, 2.6, ncols=2 + len(answers), width_ratios=[1, 1, 1.5, 1.5])
+    same = next(name for name, values in answers.items() if max(values) - min(values) < 1e-3)
+    style.title_figure(fig, f"{same.capitalize()}, the shuffle changes nothing")
+    names = ("photo", "shuffled")
+    for ax, image, name in zip(axes, images, names, strict=False):
+        draw_image(image, ax, name)
+    for ax, (name, values) in zip(axes[2:], answers.items(), strict=True):
+        draw_bars(values, names, ax, name.replace("position ", "position\n"))
+        for row, value in enumerate(values):
+            ax.text(value - 0.03, row, f"{value:.3f}", ha="right", va="center", fontsize=11)
+        ax.set_xlabel("probability of “cat”", fontsize=style.TEXT_SIZE)
+        ax.set_xticks([0, 0.5, 1], ["0", "0.5", "1"])
+    pairs = [f"{name} {x:.3f} and {y:.3f}" for name, (x, y) in answers.items()]
+    return Picture(
+        fig,
+        "A photo of a cat, its shuffled patches, and how probable each model finds a cat.",
+        "A photo of a cat, its shuffled patches, and bars for the probability of a cat: "
+        f"{', '.join(pairs)}.",
+    )
 
 
 def number_patches(
@@ -33,46 +86,44 @@ def number_patches(
 
 
 def draw_patch_similarity(
-    image: Tensor, patch_size: int, tables: dict[str, Tensor], chosen: Sequence[int]
-) -> Figure:
-    """Draw, for a few patches, maps of their cosines with all patches.
+    image: Tensor, patch_size: int, tables: Mapping[str, Tensor], patch: int
+) -> Picture:
+    """Draw the cosines of one patch with all patches, and all pairs of two tables of cosines.
 
-    Each number in a map is that of the patch in its place.
-
-    image : (C, H, W), from 0 to 1;  tables: {name of a row of maps: its cosines, (N, N)}
-    chosen: numbers of patches
+    image : (C, H, W), from 0 to 1
+    tables: {what was compared: its cosines, (N, N)}, two of them
+    patch : the number of the patch that is framed
     """
-    grid = (image.shape[1] // patch_size, image.shape[2] // patch_size)
-    numbers = [str(i) for i in range(grid[0] * grid[1])]
-    fig = style.blank_figure(9, 3.7, layout="constrained")
-    title = "Similar patches become similar tokens, even with random weights"
-    style.title_figure(fig, title)
-    layout = [["image", *(f"{name} {patch}" for patch in chosen)] for name in tables]
-    axes = fig.subplot_mosaic(layout, width_ratios=[1.5, *(1 for _ in chosen)])
-    draw_grid(
-        draw_image(image, axes["image"], "the patches"),
-        (image.shape[1], image.shape[2]),
-        patch_size,
+    (H, W), P = image.shape[1:], patch_size
+    numbers = [str(i) for i in range(H // P * (W // P))]
+    fig, axes = style.new_figure(9, 2.4, ncols=4, width_ratios=[1.5, 1.5, 1.5, 1])
+    style.title_figure(fig, "Similar patches become similar tokens, even with random weights")
+    draw_grid(draw_image(image, axes[0], "the patches"), (H, W), P)
+    number_patches(axes[0], (H // P, W // P), P)
+    for ax, (name, similar) in zip(axes[1:3], tables.items(), strict=True):
+        values = similar[patch].reshape(H // P, W // P)
+        _, drawn = draw_numbered_map(values, ax, f"{patch}, by {name}", patch, numbers)
+        style.hide_axes(ax, f"{patch}, by {name}")
+    color_bar(drawn, axes[:3], "cosine", location="bottom", shrink=0.4)
+    pairs = torch.ones_like(similar, dtype=torch.bool).triu(1)
+    x, y = (similar[pairs] for similar in tables.values())
+    axes[3].plot(x, y, ".", color=style.SERIES[0], markersize=4)
+    style.style_axes(axes[3], "all pairs", *(f"cosine of {name}" for name in tables))
+    axes[3].set(xlim=(-1, 1), ylim=(-1, 1), xticks=[-1, 0, 1], yticks=[-1, 0, 1], aspect=1)
+    correlation = torch.corrcoef(torch.stack([x, y]))[0, 1]
+    return Picture(
+        fig,
+        "A photo with numbered patches, maps of the patches that resemble one of them, and a dot "
+        "for every pair of patches.",
+        f"Maps of the patches that resemble patch {patch}, by {' and by '.join(tables)}, look "
+        f"alike. A dot for each pair of patches lies near the diagonal: correlation "
+        f"{correlation:.3f}.",
     )
-    number_patches(axes["image"], grid, patch_size)
-    first = next(iter(tables.values()))
-    for name, similar in tables.items():
-        for patch in chosen:
-            ax = axes[f"{name} {patch}"]
-            above = f"patch {patch} and the others" if similar is first else None
-            _, drawn = draw_numbered_map(similar[patch].reshape(grid), ax, above, patch, numbers)
-            drawn.set_cmap(colormaps[style.SIGNED].resampled(21))  # the photo needs many colors
-            ax.set_xlabel("")
-            ax.set_ylabel(name if patch == chosen[0] else "", fontsize=style.TEXT_SIZE + 1)
-            ax.set(xticks=[], yticks=[])
-            ax.spines[:].set_visible(False)
-    color_bar(drawn, list(axes.values()), "cosine")
-    return fig
 
 
 def draw_equation(
     image: Tensor, x: Tensor, projection: Tensor, class_token: Tensor, positions: Tensor
-) -> Figure:
+) -> Picture:
     """Draw equation 1 with its numbers.
 
     Patches are multiplied by E, the class token is put in front, position embeddings are added.
@@ -150,51 +201,12 @@ def draw_equation(
     )
     for line, text in enumerate(lines):
         write(ax, left + 4.5, 2.7 + 0.9 * line, text, ha="left")
-    return fig
-
-
-def draw_changes(
-    changes: dict[str, float],
-    ax: Axes | None = None,
-    title: str | None = None,
-    x: str = "",
-    scale: dict[str, float] | None = None,
-) -> Axes:
-    """Draw a few numbers of very different sizes as dots on a logarithmic axis, with their values.
-
-    changes: name of a row, and its number above 0;  x: what the numbers are
-    scale  : name and value of a dashed line to compare them with
-    """
-    ax = style.style_axes(style.new_axes(ax, 6, 2.5), title, x)
-    for row, value in enumerate(changes.values()):
-        ax.plot(value, row, "o", color=style.SERIES[0], markersize=9)
-        text = power_of_ten(value) if value < 0.01 else f"{value:.2f}"
-        ax.annotate(
-            text,
-            (value, row),
-            (9, 0),
-            textcoords="offset points",
-            va="center",
-            fontsize=style.TEXT_SIZE,
-        )
-    for name, value in (scale or {}).items():
-        ax.axvline(value, color=style.TEXT, linewidth=1.5, linestyle="--")
-        offset = {"xytext": (-6, 0), "textcoords": "offset points", "ha": "right", "va": "center"}
-        ax.annotate(f"{name}: {value:.2f}", (value, -0.7), fontsize=style.TEXT_SIZE, **offset)
-    ax.set_xscale("log")
-    ax.set(ylim=(len(changes) - 0.4, -1.2 if scale else -0.6))
-    ax.set_xlim(min(changes.values()) / 5, max([*changes.values(), *(scale or {}).values()]) * 50)
-    ax.set_yticks(range(len(changes)), list(changes), fontsize=style.TEXT_SIZE)
-    ax.grid(axis="y", color=style.MUTED)
-    ax.set_axisbelow(True)
-    return ax
-
-
-def power_of_ten(number: float) -> str:
-    r"""Write a number as a factor and a power of ten, for matplotlib
-
-    >>> power_of_ten(1.42e-6)
-    '$1.4 \\cdot 10^{-6}$'
-    """
-    factor, power = f"{number:.1e}".split("e")
-    return rf"${factor} \cdot 10^{{{int(power)}}}$"
+    equal = [f"{i} and {j}" for i, j in combinations(range(N), 2) if torch.equal(x[i], x[j])]
+    return Picture(
+        fig,
+        "A small image, its patches, their tokens with the class token in front, the position "
+        "embeddings, and the sum, with all numbers in cells.",
+        f"An image, its {N} patches as rows of {pixels} numbers, the matrix E, the tokens with the "
+        "class token in front, the position embeddings, and their sum. Equal patches, "
+        f"{', '.join(equal)}, have equal tokens and different rows of the sum.",
+    )

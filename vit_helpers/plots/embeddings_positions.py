@@ -1,6 +1,6 @@
 """Notebook 02: how similar position embeddings are, and what resizing does to them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -13,8 +13,61 @@ from torch import Tensor
 
 from vit_helpers.plots import style
 from vit_helpers.plots.canvas import arrow
+from vit_helpers.plots.figure import Picture
+from vit_helpers.plots.images import color_bar
+
+MARKS = ("o", "^")
 
 Box = tuple[float, float, float, float]  # left, top, width, height
+
+
+def draw_learned(tables: Mapping[str, Tensor], grid: tuple[int, int]) -> Picture:
+    """Draw how similar the position embeddings of all places are, before and after training.
+
+    tables: {when: (N, N)} of cosines;  grid: rows and columns of places
+    """
+    fig, axes = style.new_figure(9, 4.7, ncols=len(tables))
+    style.title_figure(fig, "In training, places that belong together become similar")
+    for ax, (when, similar) in zip(axes, tables.items(), strict=True):
+        _, drawn = draw_similarity(similar, grid, ax, when, low=-1, cmap=style.SIGNED)
+        frame_maps(ax, grid)
+    color_bar(drawn, axes, "cosine similarity")
+    N = grid[0] * grid[1]
+    return Picture(
+        fig,
+        "A small map for each place, of the places whose position embeddings are similar to its "
+        "own, before and after training.",
+        f"Two grids of {N} small maps. Before training, each map has one dark red cell on noise. "
+        "After training, the cell is surrounded by red ones, and the red area moves from map to "
+        "map.",
+    )
+
+
+def draw_models(models: Mapping[str, Mapping[tuple[int, int], Tensor]]) -> Picture:
+    """Draw, for a few models, maps of the places that are similar to nine of them.
+
+    models: {name: {(row, column): (rows, columns) of cosines}}, nine maps each, row by row
+    """
+    fig = style.blank_figure(9, 5.6, layout="constrained")
+    style.title_figure(fig, "Ours has found the rows, the large model columns, too")
+    parts = fig.subfigures(1, len(models), wspace=0.04)
+    for part, (name, maps) in zip(parts, models.items(), strict=True):
+        part.suptitle(name, fontsize=style.TEXT_SIZE + 1, color=style.TEXT)
+        axes = part.subplots(3, 3)
+        for ax, ((row, col), similar) in zip(axes.flat, maps.items(), strict=True):
+            drawn = ax.imshow(similar, cmap=style.SIGNED, vmin=-1, vmax=1, interpolation="nearest")
+            ax.set(xticks=[], yticks=[])
+            ax.spines[:].set_color(style.LINE)
+            ax.set_xlabel(f"({row}, {col})", fontsize=style.TEXT_SIZE, color=style.TEXT)
+        color_bar(drawn, axes, "cosine similarity", location="bottom")
+    return Picture(
+        fig,
+        "Nine maps for each of two models: the places whose position embeddings are similar to "
+        "one place.",
+        f"Nine maps each for {' and '.join(models)}. In the first, the red around a place reaches "
+        "along its row and fades along its column; in the second, every place is the middle of a "
+        "red cross, with fainter lines beside it.",
+    )
 
 
 def draw_similarity(
@@ -62,29 +115,90 @@ def frame_maps(ax: Axes, grid: tuple[int, int]) -> Axes:
     return ax
 
 
-def draw_halo(halo: pd.DataFrame, ax: Axes | None = None, title: str | None = None) -> Axes:
+def draw_halo(halo: pd.DataFrame, ways: Mapping[str, str]) -> Picture:
     """Draw a column for each way to train, with marks for each seed.
 
     One mark is of positions beside each other, one of those far apart.
 
     halo: rows of a training, with the columns augmentation, beside and far
+    ways: {value of augmentation: its name below the column}
     """
-    ax, ways = style.new_axes(ax, 9, 3.2), list(halo["augmentation"].unique())
-    marks = (
-        ("beside", "o", style.SERIES[0], -0.14, "neighbors"),
-        ("far", "^", style.SERIES[1], 0.14, "more than 3 apart"),
-    )
+    fig, ax = style.new_figure(9, 3.4)
+    marks = {"beside": ("neighbors", -0.14), "far": ("more than 3 apart", 0.14)}
     trainings = halo.groupby("augmentation").cumcount()
-    jitter = 0.022 * (
-        trainings - trainings.max() / 2
-    )  # side by side, so that equal values do not hide each other
-    for kind, marker, color, aside, label in marks:
-        x = halo["augmentation"].map(ways.index) + aside + jitter
+    jitter = 0.022 * (trainings - trainings.max() / 2)  # so that equal values are side by side
+    for (kind, (label, aside)), marker, color in zip(
+        marks.items(), MARKS, style.SERIES, strict=False
+    ):
+        x = halo["augmentation"].map(list(ways).index) + aside + jitter
         ax.plot(x, halo[kind], marker, color=color, label=label, markersize=5)
     ax.axhline(0, color=style.LINE, linewidth=1)
-    ax.set_xticks(range(len(ways)), ways)
+    ax.set_xticks(range(len(ways)), list(ways.values()))
     ax.legend(fontsize=style.TEXT_SIZE, frameon=False)
-    return style.style_axes(ax, title, None, "mean cosine similarity")
+    title = "Without shifts the halo is weaker, but it is there"
+    style.style_axes(ax, title, None, "mean cosine similarity")
+    means = halo.groupby("augmentation", sort=False)[list(marks)].mean().round(2) + 0.0  # no -0.0
+    told = [
+        f"{' '.join(name.split())} {means['beside'][way]} and {means['far'][way]}"
+        for way, name in ways.items()
+    ]
+    return Picture(
+        fig,
+        "The mean cosine of neighbors and of distant places, for each way to train and each seed.",
+        f"Cosines of neighbors, and of places more than 3 apart, mean of all seeds: "
+        f"{'; '.join(told)}.",
+    )
+
+
+def draw_waves(table: Tensor, columns: Sequence[int] = (0, 3, 6, 10)) -> Picture:
+    """Draw a few columns of sines as curves, each above its numbers as colors.
+
+    table: (positions, m): m/2 sines, then m/2 cosines, from fast to slow
+    """
+    fig, axes = style.new_figure(
+        9, 4.6, nrows=2 * len(columns), height_ratios=[2.2, 1] * len(columns), sharex=True
+    )
+    style.title_figure(fig, "Fast waves tell neighbors apart, slow ones distant positions")
+    length, m = table.shape
+    fine = torch.linspace(0, length - 1, 20 * length)
+    for wave, strip, column in zip(axes[::2], axes[1::2], columns, strict=True):
+        wave.plot(fine, (fine * 10000 ** (-2 * column / m)).sin(), color=style.LINE, linewidth=1)
+        wave.plot(range(length), table[:, column], "o", color=style.SERIES[0], markersize=4)
+        wave.set(ylim=(-1.3, 1.3), xlim=(-0.5, length - 0.5))
+        style.hide_axes(wave)
+        values = table[None, :, column]
+        drawn = strip.imshow(values, aspect="auto", cmap=style.SIGNED, vmin=-1, vmax=1)
+        style.style_axes(strip).set(yticks=[])
+        strip.tick_params(bottom=strip is axes[-1])
+        strip.set_ylabel(f"sine {column}", rotation=0, ha="right", va="center", fontsize=12)
+    axes[-1].set_xlabel("position", fontsize=style.TEXT_SIZE)
+    color_bar(drawn, axes, "value", shrink=0.6)
+    return Picture(
+        fig,
+        "Sine waves from fast to slow, and the values that each gives to the positions, as colors.",
+        f"Sines {', '.join(map(str, columns))} at {length} positions, each a curve of dots above a "
+        "strip of colors: the first changes from red to blue every few positions, the last hardly "
+        "at all.",
+    )
+
+
+def draw_forms(forms: Mapping[str, Tensor], place: int) -> Picture:
+    """Draw the cosines of one place with all others, for two forms of position embeddings.
+
+    forms: {title: (rows, columns)} of cosines;  place: counted along the rows
+    """
+    fig, axes = style.new_figure(9, 3.7, ncols=len(forms))
+    style.title_figure(fig, "Only the 2-D form knows what is above and below")
+    for ax, (title, values) in zip(axes, forms.items(), strict=True):
+        _, drawn = draw_numbered_map(values, ax, title, place)
+    color_bar(drawn, axes, "cosine, mean removed")
+    return Picture(
+        fig,
+        "Maps of the cosines of one place with all others, for computed position embeddings in "
+        "one and in two dimensions.",
+        f"Maps of the cosines of place {place} with all others, for {' and '.join(forms)}: first "
+        "similar places lie along the row, then in both directions.",
+    )
 
 
 def draw_numbered_map(
@@ -128,45 +242,50 @@ def draw_numbered_map(
     return ax, drawn
 
 
-def draw_accuracies(
-    draws: dict[str, Sequence[float]],
-    ax: Axes | None = None,
-    title: str | None = None,
-    scale: dict[str, float] | None = None,
-) -> Axes:
-    """Draw a bar for each way to classify the same images: the mean of its draws.
+def draw_accuracies(draws: Mapping[str, Sequence[float]], guess: float) -> Picture:
+    """Draw a row of dots for each way to classify the same images, a dot for each draw.
 
-    Where there are several draws, each is a dot.
-
-    draws: name of a bar, and accuracies from 0 to 1
-    scale: name and accuracy of a dashed line to compare them with
+    draws: {name of a row: accuracies from 0 to 1};  guess: that of always the same class
     """
-    ax = style.new_axes(ax, 9, 2.8)
+    fig, ax = style.new_figure(9, 2.9)
+    ax.axvline(guess, color=style.LINE, linewidth=1.5, linestyle="--")
+    ax.text(guess + 0.01, -0.75, "always the most frequent class", va="center", fontsize=11)
     for row, values in enumerate(draws.values()):
+        lift = [0.1 * (i - (len(values) - 1) / 2) for i in range(len(values))]  # equal ones apart
+        ax.plot(values, [row + y for y in lift], "o", color=style.SERIES[0], markersize=7)
         middle = sum(values) / len(values)
-        note = f", mean of {len(values)} draws (dots)" if len(values) > 1 else ""
-        ax.barh(row, middle, color=style.SERIES[0], height=0.65)
-        if (
-            len(values) > 1
-        ):  # dots a little up and down, so that equal values do not hide each other
-            rows = [row + 0.1 * (i - (len(values) - 1) / 2) for i in range(len(values))]
-            ax.plot(values, rows, "o", color=style.SERIES[1], markersize=6, markeredgecolor="white")
-        ax.text(
-            max([middle, *values]) + 0.015,
-            row,
-            f"{middle:.2f}{note}",
-            va="center",
-            fontsize=style.TEXT_SIZE,
-        )
-    for name, value in (scale or {}).items():
-        ax.axvline(value, color="white", linewidth=4)  # so that the dashes are seen on the bars
-        ax.axvline(value, color=style.TEXT, linewidth=1.5, linestyle="--")
-        ax.text(value + 0.015, -0.75, f"{name}: {value:.2f}", va="center", fontsize=style.TEXT_SIZE)
-        ax.set_ylim(-1.1, len(draws) - 0.6)
+        note = f" (mean of {len(values)} draws)" if len(values) > 1 else ""
+        ax.text(max(values) + 0.02, row, f"{middle:.2f}{note}", va="center", fontsize=11)
     ax.set_yticks(range(len(draws)), list(draws))
-    ax.set_xlim(0, 1)
-    ax.invert_yaxis()
-    return style.style_axes(ax, title, "validation accuracy")
+    ax.set(xlim=(0, 1), ylim=(len(draws) - 0.5, -1.1))
+    style.style_axes(ax, "Resizing as an image keeps most of the accuracy", "validation accuracy")
+    means = [f"{name} {sum(values) / len(values):.2f}" for name, values in draws.items()]
+    return Picture(
+        fig,
+        "Validation accuracies with position embeddings that were resized, stretched as a list, "
+        "put in random order, or random.",
+        f"Validation accuracies: {', '.join(means)}; always the most frequent class {guess:.2f}.",
+    )
+
+
+def draw_torn(panels: Mapping[str, tuple[Tensor, list[list[Box]]]]) -> Picture:
+    """Draw one channel of position embeddings on a few grids, and where a column's cells are.
+
+    panels: {title: (rows, columns) of numbers, and boxes for each cell of the column}
+    """
+    fig, axes = style.new_figure(9, 3.5, ncols=len(panels))
+    style.title_figure(fig, "Resized as an image, a column stays a column")
+    limit = max(sheet.abs().max().item() for sheet, _ in panels.values())
+    for ax, (title, (sheet, pieces)) in zip(axes, panels.items(), strict=True):
+        _, drawn = draw_column(sheet, pieces, limit, ax, title)
+    color_bar(drawn, axes, "value")
+    return Picture(
+        fig,
+        "One channel of the position embeddings on three grids, with the cells of one column "
+        "framed and joined by arrows.",
+        f"One channel on the grids {', '.join(panels)}: the framed cells are a column at first, "
+        "still a column after resizing, and scattered over the stretched list.",
+    )
 
 
 def clearest_column(*panels: Tensor) -> tuple[int, int]:
