@@ -62,7 +62,8 @@ def odd_weights(
         return None
     leak = got.masked_select(~mask).abs().max() if not mask.all() else 0
     if leak > 1e-12:
-        return f"a hidden token, False in the mask, still gets weight {leak:.2g}"
+        weight = f"a hidden token, False in the mask, still gets weight {leak:.2g}"
+        return f"{weight}; a score of minus infinity would give 0"
     lost = right.masked_select((got == 0) & mask)
     if len(lost) and lost.max() > 1e-6:
         return f"a token that is not hidden gets weight 0 instead of {lost.max():.2g}"

@@ -124,11 +124,11 @@ def try_idea(name: str, answer: Any, right: str, idea: Callable[[Any], None]) ->
             return report(
                 "x", name, "the module has no forward; check its name and its indentation"
             )
-        return report("x", name, f"{right}: {raised(error)}{tried_with(error)}")
+        return report("x", name, f"{right}: {raised_where(error)}")
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # SystemExit too: a check never ends the notebook
-        return report("x", name, f"{right}: {raised(error)}{tried_with(error)}")
+        return report("x", name, f"{right}: {raised_where(error)}")
     return report("v", name, right)
 
 
@@ -157,7 +157,7 @@ def raised(error: BaseException) -> str:
 
 @contextlib.contextmanager
 def trying(when: str) -> Iterator[None]:
-    """Note on an answer's error what was tried; `tried_with` reads it."""
+    """Note on an answer's error what was tried; `raised_where` writes it."""
     try:
         yield
     except Mistake:
@@ -167,9 +167,10 @@ def trying(when: str) -> Iterator[None]:
         raise
 
 
-def tried_with(error: BaseException) -> str:
-    """Write what was tried when an error was raised, if that is known."""
-    return "".join(f", {when}" for when in getattr(error, "__notes__", [])[-1:])
+def raised_where(error: BaseException) -> str:
+    """Write an error in one line, and what was tried when it was raised, if that is known."""
+    notes = getattr(error, "__notes__", [])
+    return f"{raised(error).removesuffix('.')}, {notes[-1]}" if notes else raised(error)
 
 
 def short(value: Any) -> str:
