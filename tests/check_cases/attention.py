@@ -148,12 +148,14 @@ FUNCTION_WRONG = WEIGHTS_WRONG | written("q, k, v", globals(), {
     "the first axis's length": "soft(scores(q, k) / len(q) ** 0.5)",
     "k is reshaped": "soft(k_reshaped(q, k) / q.shape[-1] ** 0.5)",
     "sum(-1, keepdim=True)": "torch.div(scaled(q, k).exp(), scaled(q, k).exp().sum(-1))",
-    "the rows sum to 1, but": "soft(k_reshaped(q, k))", "the rows don't": "soft(scaled(q, k)) ** 2",
+    "the rows sum to 1, but": [
+        "soft(k_reshaped(q, k))",
+        "scaled(q, k) / scaled(q, k).sum(-1, keepdim=True)",
+    ],
+    "the rows don't": "soft(scaled(q, k)) ** 2",
 })  # fmt: skip
 ATTENTION_WRONG = each(right_weights, VALUES_WRONG)
-ATTENTION_WRONG |= {
-    says: lambda q, k, v, w=w: both(w(q, k, v), v) for says, w in FUNCTION_WRONG.items()
-}
+ATTENTION_WRONG |= each(lambda w: lambda q, k, v: both(w(q, k, v), v), FUNCTION_WRONG)
 ATTENTION_WRONG |= written("q, k, v", globals(), {
     "return two results": ["soft(scaled(q, k))", '{"values": v}'],
     " of 3 for": "(*attention(q, k, v), v)",
@@ -166,6 +168,13 @@ ATTENTION_WRONG |= written("q, k, v", globals(), {
     "[-2, 1], but got 2). One image has only the axes T and d. Count axes from the end":
         "both(soft(q @ k.transpose(1, 2) / q.shape[-1] ** 0.5), v)",
     "q.shape[-1] is d": "[T for B, T, d in [q.shape]]",
+    "axes from the end: k.transpose(-2, -1)":
+        "both(soft(q @ k.permute(0, 2, 1) / q.shape[-1] ** 0.5), v)",
+    "with ... einsum takes any axes in front":
+        'both(soft(torch.einsum("btd,bsd->bts", q, k) / q.shape[-1] ** 0.5), v)',
+    "the values are right, but these are scores: return":
+        "(soft(scaled(q, k)) @ v, scaled(q, k))",
+    "the values are right, but these are scores, without": "(soft(scaled(q, k)) @ v, scores(q, k))",
     "but q k^T multiplies (T, d) by (d, T)":
         ["both(soft(q @ k / q.shape[-1] ** 0.5), v)", "both(soft(q * k / q.shape[-1] ** 0.5), v)"],
     "weights @ v, in this order": "(v @ soft(scaled(q, k)), soft(scaled(q, k)))",
@@ -232,12 +241,32 @@ MASK_WRONG = {
     "fills after the softmax": "both(soft(scaled(q, k)).masked_fill(~m, -math.inf), v)",
     "e^0 = 1": "fill(q, k, v, m, 0.0)",
     "adds the mask": "both(soft(scaled(q, k) + m), v)",
-    "still gets weight": [f"fill(q, k, v, m, -{number})" for number in (4, 20, 40, 60, 100)],
-    "when all scores are below zero: a hidden token still gets weight": "fill(q, k, v, m, -60.0)",
+    "still gets weight": [
+        *(f"fill(q, k, v, m, -{number})" for number in (4, 20, 40, 60, 100)),
+        "both(soft(scaled(q, k) - 1e9 * m), v)",
+        "attention(q, k, v, lower(q))",
+        "fill(q, k, v, m | torch.eye(m.shape[-1], dtype=torch.bool))",
+    ],
+    "a query may attend to a key where it is True": [
+        "fill(q, k, v, m, -1e9, keep=m)",
+        "fill(q, k, v, m == 0, torch.finfo(q.dtype).min)",
+    ],
+    "a token that is not hidden gets weight 0": [
+        "fill(q, k, v, m.reshape(-1, m.shape[-1]).all(0))",
+        "fill(q, k, v, m & (torch.ones_like(scores(q, k)).tril() > 0))",
+    ],
+    "the values are right, but these are scores: return":
+        "(attention(q, k, v, m)[0], torch.where(m, scaled(q, k), -math.inf))",
+    "the values are right, but these are scores, without":
+        "(attention(q, k, v, m)[0], torch.where(m, scores(q, k), -math.inf))",
+    "there are ~, & and |": "fill(q, k, v, m, keep=not m)",
+    "when all scores are below zero: a hidden token, False in the mask, still":
+        "fill(q, k, v, m, -60.0)",
     "that all queries may attend to": "fill(q, k, v, m.all(-2, keepdim=True))",
     "that no query may attend to": "attention(q, k, v, m.any(-2)[..., None, :])",
     "share the first row": "fill(q, k, v, m.narrow(-2, 0, 1))",
-    "fills with plus infinity": "fill(q, k, v, m, math.inf)",
+    "makes every row with a hidden token NaN":
+        ["fill(q, k, v, m, math.inf)", "fill(q, k, v, m, math.nan)"],
     "the mask is transposed": "fill(q, k, v, m.transpose(-2, -1))",
     "not divided by sqrt(d)": "both(soft(torch.where(m, scores(q, k), -math.inf)), v)",
     "gives NaN": "both(soft(scaled(q, k) + (1 - m.float()) * -math.inf), v)",
@@ -473,6 +502,29 @@ def slices(dim, num_heads):
     return nn.ModuleList(nn.ModuleList(nn.Linear(d, d) for _ in range(3)) for _ in range(num_heads))
 
 
+def by_axis_1(self, x):
+    return attention(*(self.split(part) for part in self.qkv(x).chunk(3, 1)))[0]
+
+
+class ProjectedHeads(Base):
+    """The output projection works within a head, (d, d)."""
+
+    def __init__(self, dim, num_heads):
+        super().__init__(dim, num_heads)
+        self.proj = nn.Linear(dim // num_heads, dim // num_heads)
+
+    def merge(self, values):
+        return super().merge(self.proj(values))
+
+    def project(self, x):
+        return x
+
+
+class Uncalled(Base):
+    def __init__(self, dim, num_heads):
+        self.qkv = nn.Linear(dim, 3 * dim)
+
+
 Lists = module(
     having(q=per_head, k=per_head, v=per_head, out=lambda dim, num_heads: nn.Linear(dim, dim)),
     by_lists,
@@ -565,7 +617,10 @@ ERRORS_WRONG = {  # an error tells what went wrong
         of(merge=lambda self, v: v.transpose(1, 2).view(len(v), v.shape[2], -1)),
     ],
 }  # fmt: skip
-MODULE_WRONG = each(mixing, WEIGHTS_WRONG) | each(mixing, written("q, k, v", globals(), {
+HEADS_WRONG = {says: w for says, w in WEIGHTS_WRONG.items() if "over the queries" not in says}
+MODULE_WRONG = each(mixing, HEADS_WRONG) | each(mixing, written("q, k, v", globals(), {
+    "each column of the weights sums to 1":
+        ["soft(scaled(q, k).mT).mT", "soft(scaled(q, k)).mT"],
     "divides once too often": "soft(scaled(q, k)) / q.shape[-1] ** 0.5",
     "divides by T,": "soft(scores(q, k) / len(q[0, 0]))",
     "a token may not attend": "soft(scaled(q, k) - 1e9 * torch.eye(q.shape[-2], dtype=q.dtype))",
@@ -672,7 +727,14 @@ WRONG = {
     "multi_head": MODULE_WRONG
     | ERRORS_WRONG
     | {
-        "projects only its own slice": Slices,
+        "a layer reads only d of the D components": [
+            Slices,
+            ProjectedHeads,
+        ],
+        "Concatenate the heads along": of(merge=lambda self, v: v.flatten(1, 2)),
+        "Cut them along the last axis":
+            of(forward=lambda self, x: self.proj(by_axis_1(self, x).transpose(1, 2).flatten(2))),
+        "start __init__ with super()": Uncalled,
         "has no parameters": lambda dim, heads: nn.Identity(),
     },
 }  # fmt: skip

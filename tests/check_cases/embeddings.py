@@ -280,6 +280,12 @@ class Subclass(TokenEmbed):
         super().__init__((1, num_patches), embed_dim)
 
 
+class Renamed(TokenEmbed):
+    def __init__(self, num_patches, embed_dim):
+        super().__init__((1, num_patches), embed_dim)
+        self.pos_embed = nn.Embedding(num_patches + 1, embed_dim)
+
+
 TOKEN_RIGHT = [
     embed_of(),
     embed_of(
@@ -294,6 +300,7 @@ TOKEN_RIGHT = [
         ),
     ),
     Subclass,
+    embed_of(init=both(std=1)),
 ]
 TOKEN_WRONG = {says: module(both(), forward) for says, forward in SHAPES_WRONG.items()} | {
     "neither class token nor positions":
@@ -301,7 +308,13 @@ TOKEN_WRONG = {says: module(both(), forward) for says, forward in SHAPES_WRONG.i
     "learns only the class token, or one position; the other":
         embed_of(init=both(make=lambda x: x)),
     "learns only the positions: the class token": embed_of(init=positions_only),
-    "one position for all patches": embed_of(init=both(lambda N: 1)),
+    "learns two vectors of D numbers, but besides the class token it should learn positions": [
+        embed_of(init=both(lambda N: 1)),
+        embed_of(
+            add=lambda self, y: y + torch.arange(y.shape[1])[:, None] * self.pos,
+            init=both(lambda N: 1),
+        ),
+    ],
     "one too few": module(both(lambda N: N), lambda self, x: front(self, x + self.pos)),
     "learns three vectors": module(
         both(lambda N: 2),
@@ -309,7 +322,23 @@ TOKEN_WRONG = {says: module(both(), forward) for says, forward in SHAPES_WRONG.i
             front(self, x + self.pos[:, 1:]) + F.pad(self.pos[:, :1], (0, 0, 0, x.shape[1]))
         )
     ),
-    "dominate the patches": embed_of(init=both(std=1)),
+    "the positions are (1, N + 1, D)": [
+        embed_of(init=both(lambda N: N)),
+        embed_of(init=both(lambda N: N - 1)),
+        embed_of(init=both(lambda N: 25)),
+        embed_of(add=lambda self, y: y + self.pos[:, : len(y)]),
+        embed_of(add=lambda self, y: y + self.pos.mT),
+        embed_of(add=lambda self, y: y + self.pos.transpose(0, 1)),
+        embed_of(lambda self, x: front(self, x + self.pos)),
+        embed_of(lambda self, x: torch.cat([self.cls.expand_as(x), x], dim=2)),
+    ],
+    "create the tensor in its full shape":
+        embed_of(
+            init=having(
+                **TOKEN, pos=lambda N, D: nn.Parameter(torch.randn(1, 1, D).expand(1, N + 1, D))
+            )
+        ),
+    "Give the new one another name": Renamed,
     "no gradient reaches": embed_of(add=lambda self, y: y + self.pos.detach()),
     "never added": embed_of(add=lambda self, y: y),
     "each token has its own": embed_of(add=lambda self, y: y + self.pos[:, :1]),
@@ -588,7 +617,7 @@ RESIZE_WRONG = written(
     "with a reshape alone": back_scrambled,
     "column by column": with_options(back="1 d r c -> 1 (c r) d", antialias=True),
     "one long row": one_long_row,
-    "resize the grid instead": number_unchanged,
+    "where the new grid has as many, but its rows": number_unchanged,
     "the class token's position has changed": class_token_too,
     "repeats or truncates": listed(lambda x: x),
     "fills it with zeros": listed(torch.zeros_like),

@@ -82,11 +82,13 @@ def over(axes):
 
 NORM_WRONG = each(over, written("n", globals(), {
     "over the tokens": ["(-2,)", "-1 if n < 2 else n - 2"],
-    "for shape (2, 5, 4): takes mean and variance over the tokens": "1",
-    "takes mean and variance over the batch": ["(0,)", "-1 if n == 2 else 0"],
-    "over batch and tokens": ["list(range(n))[:-1]", "-1 if n == 2 else tuple(range(n - 1))"],
+    "takes mean and variance over axis 1": "(1,)",
+    "takes mean and variance over the batch": "(0,)",
+    "over batch and tokens": "list(range(n))[:-1]",
     "one mean and variance for a whole image": "list(range(n))[1 if n > 2 else 0 :]",
-    "one mean and variance": "(-2, -1)",
+    "one mean and variance for the last two axes": "[n - 1, n - 2]",
+    "the numbers are not": ["-1 if n == 2 else 0", "-1 if n == 2 else tuple(range(n - 1))"],
+    "Count the axis of the features from the end": "2",
     "one mean and variance for all numbers": "list(range(n))",
 })) | written("x, w, b, eps=1e-6", globals(), {
     "divides by D - 1 in the variance, but": "center(x) / (unbiased(x) + eps).sqrt() * w + b",
@@ -110,9 +112,14 @@ NORM_WRONG = each(over, written("n", globals(), {
     "shifts before it scales": "by_hand(x, 1, b, eps) * w",
     "the bias is subtracted": "by_hand(x, w, 0, eps) - b",
     "1 + weight": "torch_norm(x, 1 + w, b, eps)",
-    "returns x unchanged": ["x.clone()", "x if x.shape[-1] == 1 else by_hand(x, w, b, eps)"],
+    "returns x unchanged": "x.clone()",
     "keepdim=True":
-        ["(x - x.mean(-1)) / std(x)", "(x - x.mean(-1)[:, None]) / root(x, eps) * w + b"],
+        [
+            "(x - x.mean(-1)) / std(x)",
+            "(x - x.mean(-1)[:, None]) / root(x, eps) * w + b",
+            "center(x) / root(x, eps) @ w + b",
+        ],
+    "torch has its own for tensors": "center(x) / math.sqrt(std(x)) * w + b",
     "raises RuntimeError": "x @ x",
     "parentheses are missing": "x - x.mean(-1, True) / root(x, eps) * w + b",
     "divides by a length": "center(x) / center(x).norm(dim=-1, keepdim=True) * w + b",
@@ -123,15 +130,18 @@ NORM_WRONG = each(over, written("n", globals(), {
     "weight and bias are not used, and eps": "nn.LayerNorm(x.shape[-1], dtype=x.dtype)(x)",
     "no gradient flows back": "by_hand(x, nn.Parameter(w), b, eps)",
     "gradient": "(x - x.detach().mean(-1, keepdim=True)) / root(x, eps) * w + b",
-    "the numbers are not": "by_hand(x, w, b, eps).abs()",
+    "the numbers are not": [
+        "by_hand(x, w, b, eps).abs()",
+        "x if x.shape[-1] == 1 else by_hand(x, w, b, eps)",
+    ],
     "[x] layer_norm": "F.dropout(by_hand(x, w, b, eps), 0.1)",
     "gives shape": "by_hand(x, w, b, eps).mean(-1)",
 }) | {
-    "eps is 1e-5":
-        [
-            lambda x, w, b, eps=1e-5: by_hand(x, w, b, eps),
-            lambda x, w, b, eps=1e-6: torch_norm(x, w, b, 1e-5),
-        ],
+    "eps is 1e-5": lambda x, w, b, eps=1e-6: torch_norm(x, w, b, 1e-5),
+    "where none is given, but its default should be": [
+        lambda x, w, b, eps=1e-5: by_hand(x, w, b, eps),
+        lambda x, w, b, eps=1e-12: by_hand(x, w, b, eps),
+    ],
 }  # fmt: skip
 
 
@@ -641,7 +651,7 @@ COUNT_WRONG = written("D, r=4", globals(), {
     "that is one norm too many; and mlp_ratio is not used": "12 * D**2 + 15 * D",
     "the biases of all Linears are missing": "by_parts(D, r, biases=0)",
     "the MLP's biases": "by_parts(D, r) - D - r * D",
-    "the bias of the MLP's second layer": "by_parts(D, r) - D",
+    "as many as in one bias": "by_parts(D, r) - D",
     "the bias of the MLP's first layer": "by_parts(D, r) - r * D", "3 D": "by_parts(D, r) - 3 * D",
     "the MLP has two layers": "by_parts(D, r) - r * D * D",
     "the output projection": "by_parts(D, r, proj=0)",

@@ -43,6 +43,12 @@ def asserts(H, W, P):
     return (H // P) * (W // P)
 
 
+def refuses_what_fits(H, W, P):
+    if H % P == 0 or W % P == 0:
+        raise ValueError("too long")
+    return (H // P) * (W // P)
+
+
 NUM_RIGHT = [
     counted,
     guarded(lambda H, W, P: H * W // P**2),
@@ -72,6 +78,7 @@ NUM_WRONG = each(guarded, written("H, W, P", globals(), {
     "raise a ValueError": lambda H, W, P: (H // P) * (W // P),
     ". Did you check both H and W?": only_rows,
     "raises AssertionError": asserts,
+    "raises ValueError: too long, for 224 x 224 pixels and P = 16": refuses_what_fits,
 }  # fmt: skip
 
 # patchify
@@ -212,7 +219,13 @@ CUT_WRONG = each(einops, {
     "only one image of the batch was cut": "by_hand(x, P).narrow(0, 0, 1)",
     "channels are missing": "by_hand(x.mean(1, keepdim=True), P)",
     "only one patch": "x[:, :, :P, :P].flatten(1)",
-    "dropped silently": "F.unfold(x, P, stride=P).transpose(1, 2)",
+    "raise an error if P does not divide": [
+        "F.unfold(x, P, stride=P).transpose(1, 2)",
+        "F.unfold(F.pad(x, (0, -x.shape[3] % P, 0, -x.shape[2] % P)), P, stride=P).mT",
+        "torch.stack([c.flatten(1) for r in x.split(P, 2) for c in r.split(P, 3)], 1)",
+    ],
+    "(permute needs one number for every axis of its input), for images of shape (2, 3, 8, 8) and":
+        "x.reshape(*x.shape[:2], -1, P, x.shape[3] // P, P).permute(0, 2, 4, 3, 5)",
     "images mix":
         [
             "by_hand(x, P)[:1].expand(len(x), -1, -1)",
@@ -294,13 +307,18 @@ BACK_WRONG = written("p, P, s", globals(), {
         'rearrange(p, "b (r s) (c p q) -> b c r p s q", r=s[0] // P, p=P, q=P)',
     "the channel axis is missing": "back(p, P, s).sum(1)",
     "channels are missing; C is": "back(p[..., : P * P], P, s)",
-    "H and W are swapped": "back(p, P, s).transpose(2, 3)",
+    "H and W are swapped: the images are (B, C, H, W)": "back(p, P, s).transpose(2, 3)",
     "all the numbers are there, but in the wrong places": "back(p, P, s).flip(2)",
     "lost, duplicated or changed": "back(p, P, s).clamp(max=0.5)",
     "is one a fixed number in your code?":
         "p.reshape(len(p), s[0] // P, s[1] // P, 3, P, P).permute(0, 3, 1, 4, 2, "
         "5).reshape(len(p), 3, *s)",
     "images mix": "back(p.roll(1, 0), P, s)",
+    "transpose the patches first": "F.fold(p, s, P, stride=P)",
+    "image_size is a pair, (H, W)": "back(p, P, (s, s))",
+    ", for patches of images of shape (2, 3, 4, 4) and P = 4":
+        "p.reshape(len(p), s[0] // P, s[1] // P, p.shape[2] // (2 * P), P, P)"
+        ".permute(0, 3, 1, 4, 2, 5).flatten(4).flatten(2, 3)",
 }) | {
     "top to bottom": by_einops("b (s r) (c p q)"),
     "as if they came last": by_einops("b (r s) (p q c)"),

@@ -160,6 +160,11 @@ def mean_by(average):
     return lambda z, n, h, p: h(n(z)[:, 0] if p == "cls" else average(n(z)))
 
 
+def not_there(pool):
+    if pool not in ("cls", "avg"):
+        raise NotImplementedError
+
+
 READ_RIGHT = [
     read,
     read_token_first,
@@ -203,6 +208,11 @@ READ_WRONG = written("z, n, h, p", globals(), {
     "the head's bias is missing": "pooled(n(z), p) @ h.weight.T",
     "there is a tanh": "h(pooled(n(z), p).tanh())",
     "the numbers are not head(norm(z))": "2 * read(z, n, h, p)",
+    "The head reads (B, D): the mean is over the tokens":
+        'h(n(z)[:, 0] if p == "cls" else n(z)[:, 1:].mean(-1))',
+    "mean() without dim": 'h(n(z)[:, 0] if p == "cls" else n(z)[:, 1:].mean())',
+    "so the head comes after it": "pooled(n(h(z)), p)",
+    "raises NotImplementedError for pool": "not_there(p) or read(z, n, h, p)",
 }) | each(mean_by, written("x", globals(), {
     "averages the class token with the patches": "x.mean(1)",
     "adds up the patches": "x[:, 1:].sum(1)",

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from vit_helpers.attention import attention
-from vit_helpers.checks.attention_mistakes import MASKS, VALUES, WEIGHTS
+from vit_helpers.checks.attention_mistakes import MASKS, SCORES, VALUES, WEIGHTS
 from vit_helpers.checks.engine.compare import same
 from vit_helpers.checks.engine.contract import expect_contract
 from vit_helpers.checks.engine.exercise import Arguments, Case, Contract, Exercise, Outcome, Wording
@@ -24,6 +24,11 @@ def weights(wrong: Function) -> Function:
 def values(wrong: Function) -> Function:
     """Make a whole wrong answer from wrong values, with the right weights."""
     return lambda q, k, v, *mask: (wrong(w := attention(q, k, v, *mask)[1], q, k, v), w)
+
+
+def returned(wrong: Function) -> Function:
+    """Make a whole wrong answer with right values, and something else in place of the weights."""
+    return lambda q, k, v, *mask: (attention(q, k, v, *mask)[0], wrong(q, k, v, *mask))
 
 
 def qkv(
@@ -56,18 +61,20 @@ def odd_weights(
     ):
         return None
     leak = got.masked_select(~mask).abs().max() if not mask.all() else 0
-    return (
-        f"a hidden token still gets weight {leak:.2g}: fill its score with minus infinity"
-        if leak > 1e-12
-        else None
-    )
+    if leak > 1e-12:
+        weight = f"a hidden token, False in the mask, still gets weight {leak:.2g}"
+        return f"{weight}; a score of minus infinity would give 0"
+    lost = right.masked_select((got == 0) & mask)
+    if len(lost) and lost.max() > 1e-6:
+        return f"a token that is not hidden gets weight 0 instead of {lost.max():.2g}"
+    return None
 
 
 def row_sums(got: Tensor, *args: Tensor) -> str:
     """Write the message about weights that no known mistake gives."""
     sums = same(got.sum(-1), torch.ones_like(got[..., 0]))
     return (
-        "the rows sum to 1, but the scores aren't q k^T / sqrt(d)"
+        "the rows sum to 1, but are not the softmax of q k^T / sqrt(d)"
         if sums
         else "the rows don't sum to 1"
     )
@@ -76,6 +83,11 @@ def row_sums(got: Tensor, *args: Tensor) -> str:
 HINTS = {  # for errors with one image, T = 5 and d = 3, and for a batch
     "Dimension out of range":
         "One image has only the axes T and d. Count axes from the end: -2 and -1",
+    "number of dimensions in the tensor input does not match":
+        "One image has only the axes T and d. Count axes from the end: k.transpose(-2, -1)",
+    "does not match the number of dimensions (2) for operand":
+        "One image has only the axes T and d; with ... einsum takes any axes in front, as in "
+        "'...td,...sd->...ts'",
     "not enough values to unpack (expected 3, got 2)":
         "One image has only the axes T and d; for any number of axes, q.shape[-1] is d",
     "shapes cannot be multiplied (5x3 and 5x3)":
@@ -116,18 +128,19 @@ ATTENTION = Exercise(
         "gradients flow to q, k and v": [expect_contract],
     },
     mistakes={message: weights(wrong) for message, wrong in WEIGHTS.items()}
+    | {message: returned(wrong) for message, wrong in SCORES.items()}
     | {message: values(wrong) for message, wrong in VALUES.items()},
 )
 check_attention = ATTENTION.check
 
 
 def square_mask() -> Tensor:
-    """Return a random mask with a True in every row.
+    """Return a random mask with two True in every row.
 
     Transposing, shifting or negating would change it.
     """
     mask = torch.rand(5, 5) < 0.5
-    mask[..., 0] = True
+    mask[..., [0, 2]] = True
     mask[..., -1, -1] = mask[..., -2, -1] = False
     mask[..., -1, 1] = True
     return mask
@@ -184,6 +197,7 @@ MASK = Exercise(
         "gradients flow past the mask": [expect_contract],
     },
     mistakes={message: weights(wrong) for message, wrong in MASKS.items()}
+    | {message: returned(wrong) for message, wrong in SCORES.items()}
     | {message: values(wrong) for message, wrong in VALUES.items()},
 )
 check_mask = MASK.check

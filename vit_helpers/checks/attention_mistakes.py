@@ -101,6 +101,8 @@ MASKS = variants(weigh, {  # under a mask
     "the mask is not used": {"hide": lambda s, mask: s},
     "the mask is inverted: True means that a query may attend to a key":
         {"hide": lambda s, mask: hide(s, ~mask)},
+    "the mask is inverted: a query may attend to a key where it is True":
+        {"hide": lambda s, mask: s.masked_fill(mask, -1e9)},
     "a score of 0 hides nothing, because e^0 = 1: fill with minus infinity":
         {"hide": lambda s, mask: s * mask},
     "adds the mask to the scores, where True and False are only 1 and 0: fill with minus infinity":
@@ -119,7 +121,8 @@ MASKS = variants(weigh, {  # under a mask
     "your softmax normalizes over the queries. Apply it over the keys, dim=-1":
         {"soft": lambda s: s.softmax(-2)},
     "these are scores and not weights, because the softmax is missing": {"soft": lambda s: s},
-    "fills with plus infinity, but hidden scores need minus infinity":
+    "makes every row with a hidden token NaN: its score needs minus infinity, -math.inf, and "
+    "neither plus infinity nor NaN":
         {"hide": lambda s, mask: s.masked_fill(~mask, math.inf)},
 }) | {
     "hides keys after the softmax, so that the rows no longer sum to 1. "
@@ -128,6 +131,12 @@ MASKS = variants(weigh, {  # under a mask
     "fills after the softmax, but the scores must be filled before it":
         lambda q, k, v, mask: hide(weigh(q, k, v), mask),
 }  # fmt: skip
+SCORES = variants(weigh, {  # returned beside right values
+    "the values are right, but these are scores: return the weights, after the softmax":
+        {"soft": lambda s: s},
+    "the values are right, but these are scores, without sqrt(d): return the weights, "
+    "after the softmax": {"scale": one, "soft": lambda s: s},
+})  # fmt: skip
 VALUES: dict[str, Function] = {  # from right weights w
     "averages with the transposed weights, but row t of the weights belongs to token t":
         lambda w, q, k, v: w.mT @ v,

@@ -9,7 +9,6 @@ from functools import partial
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from vit_helpers.checks.block import BLOCK
@@ -56,6 +55,8 @@ def unused(y: Tensor, w: Tensor, b: Tensor) -> Tensor:
 NORMS = variants(normed, {
     "takes mean and variance over the tokens, but each token has its own, over the last axis":
         {"axes": lambda n: -2},
+    "takes mean and variance over axis 1, the tokens of a batch, but each token has its own, "
+    "over the last axis": {"axes": lambda n: 1},
     "takes mean and variance over the batch, as batch norm does, "
     "but each token has its own, over the last axis":
         {"axes": lambda n: 0},
@@ -64,6 +65,8 @@ NORMS = variants(normed, {
         {"axes": lambda n: tuple(range(n - 1))},
     "takes one mean and variance for a whole image, but each token has its own, over the last axis":
         {"axes": lambda n: tuple(range(1, n)) if n > 2 else (0, 1)},
+    "takes one mean and variance for the last two axes, but each token has its own, "
+    "over the last axis": {"axes": lambda n: (-2, -1)},
     "takes one mean and variance for all numbers at once, "
     "but each token has its own, over the last axis":
         {"axes": lambda n: tuple(range(n))},
@@ -75,9 +78,10 @@ NORMS = variants(normed, {
         {"correction": 1, "eps_of": lambda eps: 0.0},
     "eps is outside the square root, but it must be added to the variance, inside":
         {"divide": outside},
-    "eps is squared, missing or far too small; add it to the variance as it is, "
+    "eps is squared; add it to the variance as it is": {"eps_of": lambda eps: eps**2},
+    "eps is missing or far too small; add it to the variance as it is, "
     "1e-6 unless another value is given":
-        {"eps_of": lambda eps: eps**2},
+        {"eps_of": lambda eps: 1e-20},
     "eps is always 1e-6 instead of the one that is given": {"eps_of": lambda eps: 1e-6},
     "there is no eps: a token whose numbers are all equal has variance 0, "
     "and 0 / 0 is NaN. Add eps inside the root":
@@ -105,7 +109,7 @@ NORMS = variants(normed, {
     "scales by 1 + weight, but the weight is the whole scale":
         {"affine": lambda y, w, b: y * (1 + w) + b},
     "divides by a length, the square root of a sum, but the variance is a mean":
-        {"divide": lambda x, c, v, eps: F.normalize(c, dim=-1)},
+        {"divide": lambda x, c, v, eps: c / c.square().sum(-1, keepdim=True).sqrt()},
     "takes one variance for all numbers instead of one for each token":
         {"divide": lambda x, c, v, eps: c / (x.var(correction=0) + eps).sqrt()},
     "takes one mean for all numbers instead of one for each token":
@@ -114,6 +118,10 @@ NORMS = variants(normed, {
     "divides by weight instead of multiplying by it": {"affine": lambda y, w, b: y / w + b},
     "returns x unchanged": {"divide": lambda x, c, v, eps: x, "affine": unused},
 }) | {
+    f"eps is {default} where none is given, but its default should be 1e-6":
+        lambda x, w, b, eps=float(default): normed(x, w, b, eps)
+    for default in ("1e-3", "1e-4", "1e-5", "1e-8", "1e-12")
+} | {
     "parentheses are missing around x - mean":
         lambda x, w, b, eps=1e-6:
             x - x.mean(-1, True) / (x.var(-1, keepdim=True, correction=0) + eps).sqrt() * w + b,
@@ -138,8 +146,9 @@ LAYER_NORM = Exercise(
         says="{when}: {message}",
         unknown="the shape is right, but the numbers are not: (x - mean) / sqrt(variance + eps)",
         hints={
-            "must match the size": "Do the lengths not match? "
-            "keepdim=True in mean and var keeps the axis, (..., 1)",
+            "must match the size": "Compare the shapes: mean and variance are (..., 1) with "
+            "keepdim=True, and weight and bias, (D,), work number by number",
+            "Dimension out of range": "Count the axis of the features from the end: dim=-1",
             "normalized_shape": "The norm is over the last axis alone, so its shape is (D,)",
         },
     ),
@@ -206,9 +215,11 @@ BLOCK_PARAMETERS_MISTAKES: dict[str, Function] = (
         "that is one norm too many: a block has two": lambda r: (4 + 2 * r, 11 + r),
         "the biases of all Linears are missing": lambda r: (4 + 2 * r, 4),
         "the MLP's biases are missing: hidden width and D": lambda r: (4 + 2 * r, 8),
-        "the bias of the MLP's second layer is missing": lambda r: (4 + 2 * r, 8 + r),
+        "D are missing, as many as in one bias: attention has four of them, the MLP's output one":
+            lambda r: (4 + 2 * r, 8 + r),
         "the bias of the MLP's first layer is missing": lambda r: (4 + 2 * r, 9),
-        "queries, keys and values have biases too, 3 D": lambda r: (4 + 2 * r, 6 + r),
+        "3 D are missing, as many as the biases of queries, keys and values":
+            lambda r: (4 + 2 * r, 6 + r),
         "the output projection of attention is missing": lambda r: (3 + 2 * r, 8 + r),
         "the MLP has two layers, of D * hidden weights each": lambda r: (4 + r, 9 + r),
         "that is attention alone": lambda r: (4, 4),

@@ -126,16 +126,22 @@ def multi_head(
     return project(x, join(values(weights(q, k, v), q, k, v)), weight, bias)
 
 
+def over_queries(scores: Tensor) -> Tensor:
+    return scores.softmax(-2)
+
+
 SEEN_BEFORE = (  # what a check of modules sees in another way, or cannot tell from another mistake
     "first axis|whole matrix|hides later|keys are swapped|with values|keys with keys|returns "
     "v|plain mean|scores are not "
-    "used|reshaped|own sum|transposed weights|averages the queries"
+    "used|reshaped|own sum|transposed weights|averages the queries|each column sums to 1"
 )
 HEADS = variants(multi_head, {
     message: {part: wrong}
     for part, table in (("weights", WEIGHTS), ("values", VALUES))
     for message, wrong in table.items() if not re.search(SEEN_BEFORE, message)
 } | {
+    "each column of the weights sums to 1, but each row should: the softmax is over the keys, "
+    "dim=-1, and the output is weights @ v": {"weights": partial(weigh, soft=over_queries)},
     "divides by T, the number of tokens, instead of the square root of d":
         {"weights": partial(weigh, scale=lambda q: 1 / q.shape[-2])},
     "a token may not attend to itself, but in a ViT every token does":
@@ -176,6 +182,11 @@ ERRORS = {
     "(6x20 and 12x12)":
         "The projection gets (B, h, T * d) and not (B, T, h * d). T and h have to be swapped "
         "twice: before attention, and again after it",
+    "(30x4 and 12x12)":
+        "The projection gets (B, h * T, d) and not (B, T, h * d). Concatenate the heads along the "
+        "last axis, dim=-1",
+    "[6, 2] but got: [6, 1]":
+        "q, k and v have different numbers of tokens. Cut them along the last axis, dim=-1",
     "(10x15 and 12x12)":
         "The projection gets (B, T, h * T): are these the attention weights and not the values?",
     "[6, 4] but got: [6, 5]":
@@ -263,13 +274,13 @@ def tokens_meet(exercise: ModuleExercise, answer: Function) -> None:
 
 
 def whole_tokens(exercise: ModuleExercise, answer: Function) -> None:
-    """Raise Mistake if a head reads only its own slice of a token."""
+    """Raise Mistake if a layer reads only the slice of one head."""
     module, _ = modules.made(answer, (16, 4), (2, 5, 16))
     sliced = any(w.shape in ((4, 4), (3 * 4, 4)) for w, _ in layers(module))  # (16, 4): an output
     reject_if(
         sliced,
-        "a head projects only its own slice of the token, "
-        "but in the paper every head reads all D components",
+        "a layer reads only d of the D components, but in the paper every head reads the whole "
+        "token, and the output projection reads all heads",
     )
 
 

@@ -90,7 +90,9 @@ SIZES: list[tuple[tuple[int, int, int, int], int]] = [
     ((2, 4, 5, 7), 1), ((2, 3, 4, 4), 4),
     ((2, 3, 12, 8), 4), ((2, 2, 2, 6), 2),
 ]  # fmt: skip
-WIDE, SQUARE = SIZES[1], SIZES[0]
+WIDE = SIZES[1]
+SQUARES = [*((size, P) for size, P in SIZES if size[2] == size[3]), ((2, 3, 8, 8), WIDE[1])]
+DO_NOT_FIT = [(30, 32), (32, 30), (30, 30), (2, 8), (8, 2), (2, 2)]  # H, W for P = 4
 FORMS = [WIDE, *SIZES]  # for shapes: first one whose axes have lengths of their own
 
 
@@ -107,13 +109,14 @@ def images_of(size: tuple[int, ...], P: int, channels_last: bool = False) -> Cas
 def raises_nothing(make: Callable[..., Case], exercise: Exercise, answer: Function) -> None:
     """Raise Mistake if an answer raises an error for wide images, though not for square ones.
 
-    make: makes a case of a size
+    make: makes a case of a size; one of the square images has the same P
     """
     wide = make(*WIDE).draw()
     try:
         exercise.try_form(answer, wide)
     except (AssertionError, IndexError, RuntimeError, TypeError, ValueError) as error:
-        exercise.try_form(answer, make(*SQUARE).draw())
+        for square in SQUARES:
+            exercise.try_form(answer, make(*square).draw())
         raise Mistake(
             f"has the right shape for square images, but {exercise.wording.when(*wide)} it raises "
             f"{type(error).__name__}: {first_line(error)}".removesuffix(": ")
@@ -159,7 +162,7 @@ PLACES = {  # the numbers in wrong places
     "but it should contain the top-left {1} x {1} "
     "square. Did you permute before the last reshape?": lambda x, P: rows_of(x, x, P),
     "the patches run from top to bottom, but should run from left to right first: "
-    "in the permute, put rows before cols":
+    "put rows before cols":
         cut(0, 4, 2, 1, 3, 5),
     "inside a patch the channels come last, but should come first: "
     "all red numbers, then green, then blue":
@@ -219,11 +222,11 @@ SHAPES = {  # the axes wrong
 }  # fmt: skip
 
 
-def pixels_dropped(got: str, x: Tensor, P: int) -> str:
-    """Write the message for an answer that cuts patches although pixels are left over."""
+def not_covered(got: str, x: Tensor, P: int) -> str:
+    """Write the message for an answer that cuts patches although P does not divide the sides."""
     message = (
         f"gives {got} for {x.shape[2]} x {x.shape[3]} pixels and P = {P}: "
-        "pixels are dropped silently; "
+        "the patches do not cover the image exactly; "
     )
     return message + "raise an error if P does not divide H and W"
 
@@ -254,8 +257,8 @@ PATCHIFY = Exercise(
         ],
         "raises an error on a 30 x 32 image, as it should": [
             Raises(
-                [(torch.rand(1, 3, H, W), 4) for H, W in ((30, 32), (32, 30), (30, 30))],
-                pixels_dropped,
+                [(torch.rand(1, 3, *size), 4) for size in DO_NOT_FIT],
+                not_covered,
                 Exception,
             )
         ],
@@ -335,7 +338,7 @@ UNPATCHIFY_MISTAKES: dict[str, Function] = {
     "the channel axis is missing": lambda p, P, s: unpatchify(p, P, s)[:, 0],
     "channels are missing; C is the length of a patch divided by P*P":
         lambda p, P, s: unpatchify(p, P, s)[:, :1],
-    "H and W are swapped; image_size is (height, width)":
+    "H and W are swapped: the images are (B, C, H, W)":
         lambda p, P, s: unpatchify(p, P, s).mT,
 }  # fmt: skip
 UNPATCHIFY = Exercise(
@@ -345,6 +348,12 @@ UNPATCHIFY = Exercise(
         when=of_patches,
         says="for images of {2[0]} x {2[1]} pixels and P = {1}: {message}",
         unknown=misplaced,
+        hints={
+            "expected size of input's dimension": (
+                "F.fold takes columns, (B, C*P*P, N): transpose the patches first"
+            ),
+            "'tuple' and 'int'": "image_size is a pair, (H, W)",
+        },
     ),
     contract=Contract(batch=3),
     ideas={

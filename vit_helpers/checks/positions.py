@@ -29,7 +29,7 @@ def waves(
     first: int = 0,
 ) -> Tensor:
     """Return positions with another exponent for i, another base, or counted from `first`."""
-    frequencies = base ** (-step(dim // 2) * torch.arange(dim // 4))
+    frequencies = base ** (-step(dim // 2) * torch.arange(dim // 4, dtype=torch.float64))
     angles = [
         torch.outer(torch.arange(length, dtype=torch.float64) + first, frequencies)
         for length in grid
@@ -336,6 +336,11 @@ RESIZE_POSITIONS_MISTAKES: dict[str, Function] = (
                 resized(pos, grid, new), (0, 0, math.prod(grid) + 1 - pos.shape[1], 0)
             ),
         "keep the leading axis of length 1": lambda pos, grid, new: resized(pos, grid, new)[0],
+        "leaves the positions as they are where the new grid has as many, but its rows and columns "
+        "are others: resize it":
+            lambda pos, grid, new: (
+                pos if math.prod(grid) == math.prod(new) else resized(pos, grid, new)
+            ),
         "turn the image back into a sequence of tokens":
             lambda pos, grid, new: (
                 resized(pos[:, -math.prod(grid) :], grid, new).mT.unflatten(2, new)

@@ -288,6 +288,16 @@ READ_OUT = Exercise(
         unknown=(
             "the shape is right, but the numbers are not head(norm(z)) of what the head should read"
         ),
+        hints={
+            "(2x4 and 8x3)": "The head reads (B, D): the mean is over the tokens, dim=1",
+            "at least 1D, but they are 0D": (
+                "mean() without dim takes one mean of all numbers: the mean is over the tokens, "
+                "dim=1"
+            ),
+            "expected input with shape [*": (
+                "The norm reads tokens of width D, so the head comes after it"
+            ),
+        },
     ),
     contract=Contract(batch=3),
     ideas={

@@ -34,6 +34,7 @@ from vit_helpers.checks.engine.report import (
     reject_if,
     run_check,
     short,
+    trying,
 )
 from vit_helpers.checks.engine.traces import ask
 
@@ -220,7 +221,8 @@ class Exercise:
         when = case.when or self.wording.when(*args)
         right = self.parts(self.reference, args)
         try:
-            got = self.formed(self.call(answer, args), right, when, answer, args)
+            with trying(when):
+                got = self.formed(self.call(answer, args), right, when, answer, args)
         except (RuntimeError, IndexError, ValueError, TypeError) as error:
             self.advise(error, case)
             raise
@@ -231,17 +233,26 @@ class Exercise:
 
     def advise(self, error: Exception, case: Case) -> None:
         """Raise Mistake with the way out of an answer's error, if one is known."""
-        for fragment, hint in self.wording.hints.items():
-            if fragment in str(error):
-                raise Mistake(f"{raised(error)}. {hint}") from error
+        self.give_hint(error)
         if case.hint and not isinstance(error, TypeError):
             error_in_words = f"raises {type(error).__name__}: {first_line(error)}"
             raise Mistake(case.hint.format(error=error_in_words)) from error
 
+    def give_hint(self, error: Exception) -> None:
+        """Raise Mistake with the exercise's own hint for an error, if it has one."""
+        for fragment, hint in self.wording.hints.items():
+            if fragment in str(error):
+                raise Mistake(f"{raised(error)}. {hint}") from error
+
     def try_form(self, answer: Function, args: Arguments) -> None:
         """Raise Mistake unless there are as many results as there should be, of the right form."""
-        right = self.parts(self.reference, args)
-        self.formed(self.call(answer, args), right, self.wording.when(*args), answer, args)
+        right, when = self.parts(self.reference, args), self.wording.when(*args)
+        try:
+            with trying(when):
+                self.formed(self.call(answer, args), right, when, answer, args)
+        except (RuntimeError, IndexError, ValueError, TypeError) as error:
+            self.give_hint(error)
+            raise
 
     def call(self, answer: Function, args: Arguments) -> Any:
         """Return what an answer gives, or a dictionary if the exercise observes more than that."""

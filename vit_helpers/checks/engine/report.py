@@ -5,7 +5,7 @@
 
 import contextlib
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import takewhile
 from typing import Any
@@ -37,6 +37,18 @@ HINTS = {  # part of an error's name and message, and the way out
         "in a new model .grad is None. model.zero_grad() can handle that",
     "object of type 'generator' has no len()":
         "batches may come from a generator, so count them in the loop",
+    "number of dimensions in the tensor input does not match":
+        "permute needs one number for every axis of its input",
+    "more than one element of the written-to tensor":
+        "expand shows the same numbers several times. Where each is to learn or to change, create "
+        "the tensor in its full shape",
+    "(torch.nn.Parameter or None expected)":
+        "this name already belongs to a parameter. Give the new one another name",
+    "Boolean value of Tensor with more than one value":
+        "not, and, or take a single truth value; for tensors there are ~, & and |",
+    "only one element tensors can be converted":
+        "functions of math take one number; torch has its own for tensors, as torch.sqrt",
+    "before Module.__init__() call": "start __init__ with super().__init__()",
 }  # fmt: skip
 TUPLE = (
     "a tuple is used like a tensor: does a function return several results, as attention does? "
@@ -112,11 +124,11 @@ def try_idea(name: str, answer: Any, right: str, idea: Callable[[Any], None]) ->
             return report(
                 "x", name, "the module has no forward; check its name and its indentation"
             )
-        return report("x", name, f"{right}: {raised(error)}")
+        return report("x", name, f"{right}: {raised_where(error)}")
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # SystemExit too: a check never ends the notebook
-        return report("x", name, f"{right}: {raised(error)}")
+        return report("x", name, f"{right}: {raised_where(error)}")
     return report("v", name, right)
 
 
@@ -130,7 +142,7 @@ def report(sign: str, name: str, message: str) -> bool:
 def first_line(error: BaseException) -> str:
     """Return the first line of an error's message without `TRAP`, at most 160 characters."""
     try:
-        return str(error).strip().partition("\n")[0].replace(TRAP, "")[:160]
+        return str(error).strip().partition("\n")[0].replace(TRAP, "")[:160].rstrip()
     except Exception:  # a message that itself fails
         return "(no message)"
 
@@ -141,6 +153,24 @@ def raised(error: BaseException) -> str:
     return message + "".join(
         f" ({hint})" for fragment, hint in HINTS.items() if fragment in message
     )
+
+
+@contextlib.contextmanager
+def trying(when: str) -> Iterator[None]:
+    """Note on an answer's error what was tried; `raised_where` writes it."""
+    try:
+        yield
+    except Mistake:
+        raise
+    except Exception as error:
+        error.add_note(when)
+        raise
+
+
+def raised_where(error: BaseException) -> str:
+    """Write an error in one line, and what was tried when it was raised, if that is known."""
+    notes = getattr(error, "__notes__", [])
+    return f"{raised(error).removesuffix('.')}, {notes[-1]}" if notes else raised(error)
 
 
 def short(value: Any) -> str:
