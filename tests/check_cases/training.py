@@ -123,8 +123,10 @@ SCHEDULE_WRONG = SCHEDULE.wrong("fall", FALLS) | SCHEDULE.wrong("rise", RISES) |
             lambda *a: by_hand(*a) + 0j,
         ],
     "gives NaN": lambda *a: math.nan,
-    "every step gets 0.003 times as much": lambda *a: 3e-3 * by_hand(*a),
-    "every step gets 100 times as much": lambda *a: 100 * by_hand(*a),
+    "multiplied by total, but it is already a number of steps":
+        [lambda s, T, w: by_hand(s, T, w * T), SCHEDULE(begin="w = w * T; s = s")],
+    "every step of the warm-up gets 0.003 times as much": lambda *a: 3e-3 * by_hand(*a),
+    "every step of the warm-up gets 100 times as much": lambda *a: 100 * by_hand(*a),
     "divides by 0 for total = 12, warmup = 0: divide by warmup only in the branch":
         SCHEDULE(begin="r = (s + 1) / w", rise="r"),
     "warmup = 0":
@@ -226,7 +228,11 @@ CLIPS = {
 }  # fmt: skip
 ACTS = {
     "old gradients are not reset": "forward; loss; backward; clip; step",
-    "zero_grad comes after the step": "forward; loss; backward; clip; step; zero",
+    "count in the first step: call zero_grad before backward":
+        ["forward; loss; backward; clip; step; zero",
+            "optimizer.state and optimizer.zero_grad(); forward; loss; backward; clip; step"],
+    "inside torch.no_grad() or torch.inference_mode()?":
+        "zero; logits = torch.inference_mode()(model)(images); loss; backward; clip; step",
     "zero_grad comes between":
         ["forward; loss; backward; zero; clip; step", "forward; loss; backward; clip; zero; step"],
     "is loss.backward() missing": "zero; forward; loss; clip; step",
@@ -268,6 +274,7 @@ GIVEN = {
     "divided by the size of the batch twice": "loss.item() / len(labels)",
     "that is the accuracy": "(logits.argmax(1) == labels).float().mean().item()",
     "comes back with its graph": "loss",
+    "gives a tensor for a batch; it should give the loss as a number": "loss.detach()",
     "parentheses are missing after its name": "loss.item",
     "it should give the loss as a number": ["str(loss.item())", "(loss.item(), 0.5)"],
     "does it end with return": "None",
@@ -385,7 +392,8 @@ ACCURACY_WRONG = ACCURACY.wrong("give", SHARES) | {
             "model.eval(); [m.train() for m in model if isinstance(m, torch.nn.BatchNorm1d)]",
         ],
     "changes the gradients that the": "model.eval(); model.zero_grad()",
-    "requires_grad is off": "model.eval().requires_grad_(False)",
+    "requires_grad should stay as it was":
+        ["model.eval().requires_grad_(False)", "model.eval().requires_grad_(True)"],
 }) | ACCURACY.wrong("after", {
     "came in training mode, but is left in the other one": "pass",
     "came in evaluation mode, but is left in the other one": "model.train()",
