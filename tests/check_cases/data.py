@@ -488,7 +488,7 @@ CUTMIX_WRONG |= CUTMIX.wrong("images", {
     "neither the image's own nor": "holes(lambda other, part: part.flip(2), x, third, p)",
     "unchanged: channel 1, 2": "torch.cat([x[:, :1].where(~m, q[:, :1]), x[:, 1:]], 1)",
     "a mask gets (B, 1, H, W)": "x + third[:, :1] * x",
-    "changes its input;": "x.copy_(torch.where(m, q, x))",
+    "changes its input: argument 1, a tensor": "x.copy_(torch.where(m, q, x))",
 }) | CUTMIX.wrong("partner", {
     "the next image": "x.roll(-1, 0)",
     "in reverse order": "x.flip(0)", "the same partner": "x[p[0]]",

@@ -239,12 +239,12 @@ def accumulate_loader(model, images, labels, parts):
     return float(total)
 
 
-def accumulate_mixed(model, images, labels, parts):
-    """In another order."""
+def accumulate_mixed(model, images, labels, parts, size=lambda n, parts: -(-n // parts)):
+    """In another order; size: (images, parts) -> images of a part."""
     order = torch.randperm(len(labels))
     total = []
     model.zero_grad()
-    for some in order.split(-(-len(labels) // parts)):
+    for some in order.split(size(len(labels), parts)):
         total.append(
             F.cross_entropy(model(images[some]), labels[some], reduction="sum") / len(order)
         )
@@ -282,8 +282,6 @@ ACCUMULATE_WRONG = ACCUMULATE.wrong("weight", {
     "0.75 times": "(1 / parts if len(labels) == 9 else len(y) / len(labels))",
 }) | ACCUMULATE.wrong("pieces", {
     "only the first part is in .grad": "[pieces[0]]",
-    "and never more than parts":
-        "zip(*(x.split(len(images) // parts) for x in (images, labels)), strict=True)",
     "may give fewer chunks than parts":
         "[(images.chunk(parts)[i], labels.chunk(parts)[i]) for i in range(parts)]",
     "the last part is missing in .grad (":
@@ -338,6 +336,7 @@ ACCUMULATE_WRONG = ACCUMULATE.wrong("weight", {
             backward="losses[-1] = F.cross_entropy(model(x), labels[: len(x)]) / parts; "
             "losses[-1].backward()",
         ),
+    "and never more than parts": lambda *args: accumulate_mixed(*args, size=lambda n, k: n // k),
     "never calls the model": lambda *_: None, "TypeError": lambda model, images, labels: 0.0,
 }  # fmt: skip
 

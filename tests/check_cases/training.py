@@ -392,8 +392,8 @@ ACCURACY_WRONG = ACCURACY.wrong("give", SHARES) | {
             "model.eval(); [m.train() for m in model if isinstance(m, torch.nn.BatchNorm1d)]",
         ],
     "changes the gradients that the": "model.eval(); model.zero_grad()",
-    "requires_grad should stay as it was":
-        ["model.eval().requires_grad_(False)", "model.eval().requires_grad_(True)"],
+    "requires_grad is off": "model.eval().requires_grad_(False)",
+    "lets frozen parameters of the model learn": "model.eval().requires_grad_(True)",
 }) | ACCURACY.wrong("after", {
     "came in training mode, but is left in the other one": "pass",
     "came in evaluation mode, but is left in the other one": "model.train()",
@@ -458,6 +458,7 @@ FIXED_WRONG = each(lambda mean: epoch(mean=mean), MEANS) | each(epoch, EPOCHS) |
             end="optimizer.step()",
         ),
     "comes back with its graph": epoch(mean="loss"),
+    "gives a tensor after an epoch": epoch(mean="torch.tensor(x @ n / n.sum())"),
     "adds up losses with their graphs": epoch(
         f"{FOUR}; total = total + loss * len(labels)",
         start="model.train(); total = 0",
@@ -635,7 +636,8 @@ RIGHT = {
             "model.zero_grad(set_to_none=False); forward; loss = "
             "-logits.log_softmax(-1)[range(len(labels)), labels].mean()"
             "; backward; length = math.sqrt(sum(float((p.grad**2).sum()) for p in weights)); "
-            "[p.grad.mul_(min(1, max_norm / length)) for p in weights]; step", "loss.detach()",
+            "[p.grad.mul_(min(1, max_norm / length)) for p in weights]; step",
+            "float(loss.detach())",
         ),
         step(
             "forward; loss = F.nll_loss(F.log_softmax(logits, 1), labels); "
@@ -671,7 +673,8 @@ RIGHT = {
         epoch(
             "forward; each = F.cross_entropy(logits, labels, reduction='none'); "
             "model.zero_grad(); each.mean().backward()"
-            "; step; losses += [each.detach()]; loss = each.mean()", "torch.cat(losses).mean()",
+            "; step; losses += [each.detach()]; loss = each.mean()",
+            "torch.cat(losses).mean().item()",
             start="mode, losses = model.training, []; model.train()", end="model.train(mode)",
         ),
     ],

@@ -54,7 +54,7 @@ class Sizes(TorchDispatchMode):
     """Notes every tensor of as many numbers as W that is computed meanwhile."""
 
     def __init__(self, numbers: int) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.numbers = numbers
         self.large: list[Tensor] = []
 

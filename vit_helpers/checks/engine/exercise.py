@@ -231,9 +231,10 @@ class Exercise:
 
     def advise(self, error: Exception, case: Case) -> None:
         """Raise Mistake with the way out of an answer's error, if one is known."""
+        message = raised(error).rstrip(".")
         for fragment, hint in self.wording.hints.items():
             if fragment in str(error):
-                raise Mistake(f"{raised(error).rstrip(".")}. {hint}") from error
+                raise Mistake(f"{message}. {hint}") from error
         if case.hint and not isinstance(error, TypeError):
             error_in_words = f"raises {type(error).__name__}: {first_line(error)}"
             raise Mistake(case.hint.format(error=error_in_words)) from error

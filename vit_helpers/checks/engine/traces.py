@@ -30,6 +30,8 @@ DTYPE = (
     "changes torch's default dtype for all code that follows; pass dtype=... "
     "where a tensor is created"
 )
+FROZEN = "freezes the {model} that it is given, which should still learn: requires_grad is off"
+UNFROZEN = "lets frozen parameters of the {model} learn: requires_grad is on, but was off"
 SEEDED = "sets a global seed (torch's, numpy's or Python's), but nothing here needs one"
 
 
@@ -44,9 +46,7 @@ def state_of(model: nn.Module) -> dict[str, Any]:
         "changes the gradients that the {model} had: .grad should stay as it was": {
             name: None if p.grad is None else p.grad.clone() for name, p in parameters.items()
         },
-        "changes which parameters of the {model} learn: requires_grad should stay as it was": [
-            p.requires_grad for p in parameters.values()
-        ],
+        FROZEN: [p.requires_grad for p in parameters.values()],
     }
 
 
@@ -142,6 +142,8 @@ def ask(answer: Function, *args: Any, changes: tuple[int, ...] = (), model: str 
             continue
         if isinstance(original, nn.Module):
             for (message, now), old in zip(state_of(original).items(), state.values(), strict=True):
+                if message == FROZEN and sum(now) > sum(old):
+                    message = UNFROZEN
                 reject_if(not unchanged(now, old), message.format(model=model))
         else:
             reject_if(
