@@ -243,7 +243,9 @@ COMPARE_WRONG = COMPARE.wrong("mean", {
     "take its square root, and divide": "d.var(ddof=1)",
     "the factor 2 belongs": "2 * error",
     "n - 1 belongs only in the": "d.std(ddof=1) / (n - 1) ** 0.5",
-    "divided by the square root of their number": "0",
+    "divided by the square root of their number":
+        ["0", "((a.var(ddof=1) + b.var(ddof=1) - 2 * abs(np.cov(a, b)[0, 1])) / n) ** 0.5"],
+    "keep the order of the seeds": "(np.sort(b) - np.sort(a)).std(ddof=1) / n**0.5",
 }) | COMPARE.wrong("larger", {
     "gives 'yes'": "'yes'",
     "gives 2.5 as the third result": "2.5", "compare abs(difference)": "mean > 2 * error",
@@ -253,7 +255,8 @@ COMPARE_WRONG = COMPARE.wrong("mean", {
     "not three times": "abs(mean) > np.multiply(error, 3)",
     "not the standard deviation": "abs(mean) > 2 * d.std(ddof=1)",
     "counts as not larger: larger means that":
-        ["abs(mean) > {2: 12.71, 3: 4.30, 4: 3.18, 5: 2.78, 6: 2.57}[n] * error", "False"],
+        ["abs(mean) > {2: 12.71, 3: 4.30, 4: 3.18, 5: 2.78, 6: 2.57}[n] * error", "False",
+            "abs(mean) > {2: 12.7, 3: 4.3, 4: 3.18}.get(n, 2.78) * error"],
     "the comparison is reversed": "2 * error > abs(mean)",
     "nothing differs here: use >, not >=": "abs(mean) >= 2 * error",
     "if all seeds gain the same": "error and abs(mean) > 2 * error",
@@ -380,10 +383,43 @@ def by_pairs(candidates, score, epochs):
     return candidates[0]
 
 
+def by_history(candidates, score, epochs, rule):
+    """What is compared is made of a candidate's scores in all rounds."""
+    left = [([], candidate) for candidate in candidates]
+    while len(left) > 1:
+        for scores, candidate in left:
+            scores.append(score(candidate, epochs))
+        left.sort(key=lambda pair: -rule(pair[0]))
+        left, epochs = left[: (len(left) + 1) // 2], 2 * epochs
+    return left[0][1]
+
+
+def best_ever(candidates, score, epochs):
+    left, top = candidates, (-1, candidates[0])
+    while len(left) > 1:
+        rated = [(score(candidate, epochs), i) for i, candidate in enumerate(left)]
+        top = max(top, (max(rated)[0], left[max(rated)[1]]), key=lambda pair: pair[0])
+        order = sorted(rated, key=lambda pair: -pair[0])[: (len(left) + 1) // 2]
+        left, epochs = [left[i] for _, i in order], 2 * epochs
+    return top[1]
+
+
+def by_keys(candidates, score, epochs, key=lambda candidate, score: score):
+    left = list(candidates)
+    while len(left) > 1:
+        rated = {}
+        for candidate in left:
+            result = score(candidate, epochs)
+            rated[key(candidate, result)] = candidate
+        left = [rated[result] for result in sorted(rated)[::-1][: (len(left) + 1) // 2]]
+        epochs *= 2
+    return left[0]
+
+
 HALVING_WRONG = HALVING.wrong("keep", {
     "never ends": ["len(left)", "len(left) // 2 + 1"],
     "it should be 4. The better half": "max(1, len(left) - 1)",
-    "are trained for 2 epochs; it should be 3. The better half goes on":
+    "are trained for 6 epochs; it should be 3. The better half goes on":
         "len(left) // 2",
 }) | HALVING.wrong("start", {
     "Double them after a round, not before":
@@ -398,13 +434,28 @@ HALVING_WRONG = HALVING.wrong("keep", {
 }) | HALVING.wrong("give", {
     "does it end with return": "None",
     "not a list": "left", "the candidate itself": "left[0]['name']",
+    "gives a copy of a candidate": "copy.deepcopy(left[0])",
+    "which is none of the candidates": "left[0] | {'id': 0}",
     "is left at the end": "candidates[0]",
 }) | {
     "never calls score": lambda candidates, score, epochs: candidates[0],
     "it should be 2": HALVING(stop="2"),
     "double the epochs after it":
         HALVING(epochs="epochs"), "it should be": HALVING(epochs="epochs + 1"),
-    "have the best scores": HALVING(key="score(candidate, epochs)"),
+    "have the best scores":
+        [HALVING(key="score(candidate, epochs)"),
+            HALVING(key="-score(candidate, epochs) / candidate.get('lr', 1)")],
+    "0 are trained for 6 epochs; it should be 4. The epochs double": HALVING(epochs="epochs**2"),
+    "but they double after every round": HALVING(epochs="epochs // 2"),
+    "(their sum or mean)":
+        [lambda *args: by_history(*args, np.mean), lambda *args: by_history(*args, sum)],
+    "the best score of any round counts": lambda *args: by_history(*args, max),
+    "with the best score of any round; return": best_ever,
+    "is the score the key of a dictionary?": by_keys,
+    "cannot be a key": lambda *args: by_keys(*args, key=lambda candidate, score: candidate),
+    "writes into a candidate":
+        HALVING(key="-candidate.setdefault(epochs, score(candidate, epochs))"),
+    "changes the list of candidates; make a new list": HALVING(end="candidates.reverse()"),
     "Stop when one": HALVING(end="score(left[0], 64)"),
     "changes the list of candidates": drains, "With equal scores, sorting": by_pairs,
 }  # fmt: skip

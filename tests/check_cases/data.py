@@ -33,7 +33,8 @@ def by_taking_away(n, sizes, seed):
         raise ValueError(sizes)
     left, own = list(range(n)), random.Random(seed)
     for size in sizes:
-        yield (part := own.sample(left, size))
+        part = own.sample(left, size)
+        yield torch.tensor(part, dtype=torch.long)
         left = [row for row in left if row not in part]
 
 
@@ -90,11 +91,15 @@ SPLIT_RIGHT = [
     from_torchs_error, by_taking_away, SPLIT(), SPLIT(parts="by_slices(order, s)"),
     SPLIT(parts="by_masks(order, s)"),
     SPLIT(order="by_restored(n, seed)"), SPLIT(order="torch.rand(n, generator=g).argsort()"),
-    SPLIT(parts="np.split(np.random.default_rng(seed).permutation(n), np.cumsum(s)[:-1])"),
-    SPLIT(parts="[list(part.indices) for part in random_split(range(n), s, generator=g)]"),
-    SPLIT(give="[set(part.tolist()) for part in parts]"),
+    SPLIT(
+        parts="list(map(torch.from_numpy, "
+        "np.split(np.random.default_rng(seed).permutation(n), np.cumsum(s)[:-1])))"
+    ),
+    SPLIT(
+        parts="[torch.tensor(list(part.indices), dtype=torch.long) "
+        "for part in random_split(range(n), s, generator=g)]"
+    ),
     SPLIT(give="[part.sort().values.to(torch.int16) for part in parts]"),
-    SPLIT(give="[part.numpy().astype(np.uint16) for part in parts]"),
 ]  # fmt: skip
 SPLIT_WRONG = SPLIT.wrong("parts", {
     "a split that begins at row a ends at a + size":
@@ -115,7 +120,10 @@ SPLIT_WRONG = SPLIT.wrong("parts", {
 }) | SPLIT.wrong("give", {
     "gives a dict": "dict(enumerate(parts))", "does it end with return": "None",
     "they should be whole": "[p.float() for p in parts]",
-    "a split is a tensor of row numbers": ["list(map(str, parts))", "list(map(len, parts))"],
+    "a split is a tensor of row numbers": [
+        "list(map(str, parts))", "list(map(len, parts))", "[part.tolist() for part in parts]",
+        "[set(part.tolist()) for part in parts]", "[part.numpy() for part in parts]",
+    ],
     "a mask of True and False":
         "[part > 0 for part in parts]",
     "it should be a list of row numbers": "[part[None] for part in parts]",
@@ -453,6 +461,12 @@ CUTMIX_RIGHT = [
     CUTMIX(area=f"({COLUMNS} * {ROWS} / (H * W))[:, 0, 0].to(x.dtype)"),
 ]
 CUTMIX_WRONG = CUTMIX.wrong("give", BOTH) | CUTMIX.wrong("labels", LABELS)
+CUTMIX_WRONG |= CUTMIX.wrong(
+    "area",
+    {
+        "they follow the pixels that changed": "(torch.where(m, x[p], x) != x).any(1, keepdim=True).to(x.dtype).mean((2, 3))",
+    },
+)
 CUTMIX_WRONG |= CUTMIX.wrong("images", {
     "come back uncut": "x.clone()", "come back whole": "x.index_select(0, p)",
     "added to the image": "x + q.masked_fill(~m, 0)",
@@ -476,7 +490,7 @@ CUTMIX_WRONG |= CUTMIX.wrong("images", {
     "neither the image's own nor": "holes(lambda other, part: part.flip(2), x, third, p)",
     "unchanged: channel 1, 2": "torch.cat([x[:, :1].where(~m, q[:, :1]), x[:, 1:]], 1)",
     "a mask gets (B, 1, H, W)": "x + third[:, :1] * x",
-    "changes its input;": "x.copy_(torch.where(m, q, x))",
+    "changes its input: argument 1, a tensor": "x.copy_(torch.where(m, q, x))",
 }) | CUTMIX.wrong("partner", {
     "the next image": "x.roll(-1, 0)",
     "in reverse order": "x.flip(0)", "the same partner": "x[p[0]]",

@@ -163,6 +163,15 @@ def added(weights):
     return flow
 
 
+def sharp_if_even(weights):
+    """One mistake where T is even, none where it is odd."""
+    flow = eye = torch.eye(weights[0].shape[-1])
+    for layer in weights:
+        layer = layer.mean(dim=0)
+        flow = (layer if len(eye) % 2 == 0 else (eye + layer) / 2) @ flow
+    return flow
+
+
 def emptied(weights):
     flow = eye = torch.eye(weights[0].shape[-1])
     while weights:
@@ -186,8 +195,16 @@ ROLLOUT_WRONG = ROLLOUT.wrong("half", {
     "last block alone": "halves[-1]", "after the product": "(chain(means) + eye) / 2",
     "transposes the result": "chain(halves).T", "first block twice": "chain([halves[0], *halves])",
     "it should give (5, 5)": "torch.stack(weights).mean(0)",
-    "changes its input; make": "[w.mul_(0.5) for w in weights] and chain(halves)",
-}) | {"outside the product": added, "changes its input": emptied}  # fmt: skip
+    "leaves out the first block": "chain(halves[1:] or [eye])",
+    "leaves out the last block": "chain(halves[:-1] or [eye])",
+    "changes its input: argument 1, a list, of which an element":
+        "[w.mul_(0.5) for w in weights] and chain(halves)",
+    "a list, has other elements than before, or in another order; make a new list":
+        "weights.reverse() or chain(halves)",
+    "are both (T, T)": ["chain([(w.mean(1) + eye) / 2 for w in weights])",
+        "chain(halves) @ torch.eye(len(weights))"],
+}) | {"outside the product": added, "make a new list": emptied,
+    "for 6 blocks: returns rows that sum to 1, but the": sharp_if_even}  # fmt: skip
 
 # fraction_inside
 

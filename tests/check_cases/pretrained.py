@@ -152,7 +152,11 @@ def answer(x, W, b, A, B, s):
     y, thin = {{wide: F.linear(x, W)}}, {{thin: F.linear(F.linear(x, A), B)}}
     return {{give: y + b + s * thin}}
 """)
-LORA_RIGHT = [LORA(), LORA(give="F.linear(x, W + s * B @ A, b)")]
+LORA_RIGHT = [
+    LORA(),
+    LORA(thin="torch.einsum('...n, rn, mr -> ...m', x, A, B)"),
+    LORA(wide="(W @ x.mT).mT if x.ndim > 1 else W @ x", thin="x @ A.T @ B.mT"),
+]
 LORA_WRONG = LORA.wrong("give", {
     ": forgets the bias": "y + s * thin", "forgets the bias": "F.linear(x, W + s * B @ A)",
     "forgets the bias and the low-rank term": "F.linear(x, W)",
@@ -166,7 +170,14 @@ LORA_WRONG = LORA.wrong("give", {
     "subtracts": "F.linear(x, W - s * B @ A, b)",
     "scales the bias too": "F.linear(x, W + s * B @ A, s * b)",
     "no gradient": "(y + b + s * thin).detach()",
-    "RuntimeError": ["x @ W + b + s * x @ A.T @ B.T", "x @ W.T + b + s * x @ B.T @ A.T"],
+    "from the right, transposed, and A comes before B":
+        ["x @ W + b + s * x @ A.T @ B.T", "x @ W.T + b + s * x @ B.T @ A.T"],
+    ".T turns all around": "(W @ x.T).T + b + s * (B @ (A @ x.T)).T",
+    "computes B A, a matrix of 24 x 20 numbers": [
+        "F.linear(x, W + s * B @ A, b)", "x @ W.T + b + s * x @ (B @ A).T",
+        "x @ W.T + b + s * torch.einsum('...n, mn -> ...m', x, torch.einsum('rn, mr -> mn', A, B))",
+    ],
+    "by 1 - scale, but LoRA adds": "torch.lerp(y + b, thin, s)",
 }) | LORA.wrong("thin", {
     "gradient": [
         "F.linear(F.linear(x, A), B).detach()",

@@ -211,7 +211,7 @@ def accumulate_scaled(model, images, labels, parts):
         total = total + loss
     for p in model.parameters():
         p.grad /= len(labels)
-    return total.detach() / len(labels)
+    return (total.detach() / len(labels)).item()
 
 
 def accumulate_by_torch(model, images, labels, parts):
@@ -236,15 +236,15 @@ def accumulate_loader(model, images, labels, parts):
         loss = F.cross_entropy(model.forward(x), y, reduction="sum").div(len(labels))
         loss.backward()
         total += loss.detach()
-    return total
+    return float(total)
 
 
-def accumulate_mixed(model, images, labels, parts):
-    """In another order, and in smaller parts where it does not come out even."""
+def accumulate_mixed(model, images, labels, parts, size=lambda n, parts: -(-n // parts)):
+    """In another order; size: (images, parts) -> images of a part."""
     order = torch.randperm(len(labels))
     total = []
     model.zero_grad()
-    for some in order.split(len(labels) // parts):
+    for some in order.split(size(len(labels), parts)):
         total.append(
             F.cross_entropy(model(images[some]), labels[some], reduction="sum") / len(order)
         )
@@ -276,11 +276,14 @@ ACCUMULATE_RIGHT = [
 ACCUMULATE_WRONG = ACCUMULATE.wrong("weight", {
     "adds up the means of": "1",
     "0.333 times what it should be (for 12": "1 / len(labels)",
-    "weights all parts equally": "1 / len(pieces)", "off by": "1 / parts",
+    "weights all parts equally": "1 / len(pieces)",
+    "divides each part's loss by parts": "1 / parts",
     "1.33 times what it should be": "1 / len(y)", "12 times what it should be": "len(y)",
     "0.75 times": "(1 / parts if len(labels) == 9 else len(y) / len(labels))",
 }) | ACCUMULATE.wrong("pieces", {
     "only the first part is in .grad": "[pieces[0]]",
+    "may give fewer chunks than parts":
+        "[(images.chunk(parts)[i], labels.chunk(parts)[i]) for i in range(parts)]",
     "the last part is missing in .grad (":
         ["pieces[:-1] or pieces", "[piece for piece in pieces if len(piece[1]) > 1]"],
     "the gradient in .grad is off by": "[(x, y) for (x, _), (_, y) in zip(pieces, pieces[::-1])]",
@@ -294,11 +297,17 @@ ACCUMULATE_WRONG = ACCUMULATE.wrong("weight", {
     "passes the model 6 images": "parts = min(2, parts); model.zero_grad()",
     "smaller parts than asked for waste time": "parts = len(images); model.zero_grad()",
     "calls the model in evaluation mode": "model.eval(); model.zero_grad()",
+    "calls the model in training mode": "model.train(); model.zero_grad()",
+    "inside torch.no_grad()": "torch.set_grad_enabled(False); model.zero_grad()",
     "leaves no gradient in .grad":
         "with torch.no_grad(): return F.cross_entropy(model(images), labels).item()",
 }) | ACCUMULATE.wrong("after", {
     "changes the weights": STEP, "leaves no gradient in .grad of": "model.zero_grad()",
     "leaves the model in evaluation mode": "model.eval()",
+    "leaves the model in training mode, although it came in evaluation mode": "model.train()",
+    "the gradient is clipped to length 1":
+        "torch.nn.utils.clip_grad_norm_(list(model.parameters()), 1.0)",
+    "requires_grad is off": "model.requires_grad_(False)",
     "leaves zeros": "model.zero_grad(set_to_none=False)",
 }) | ACCUMULATE.wrong("give", {
     "one part's share": "losses[-1].item()",
@@ -309,6 +318,7 @@ ACCUMULATE_WRONG = ACCUMULATE.wrong("weight", {
     "it should be the mean over all images": "math.prod(means)",
     "gives nothing back": "None", "it should give the mean loss": ["'done'", "losses"],
     "comes back with its graph": "sum(losses)",
+    "gives a tensor for 10 images and parts = 4": "sum(losses).detach()",
 }) | {
     "4 times what it should be": ACCUMULATE(before="pass", weight="1"),
     "changes the weights for": ACCUMULATE(backward=f"losses[-1].backward(); {STEP}"),
@@ -326,6 +336,7 @@ ACCUMULATE_WRONG = ACCUMULATE.wrong("weight", {
             backward="losses[-1] = F.cross_entropy(model(x), labels[: len(x)]) / parts; "
             "losses[-1].backward()",
         ),
+    "and never more than parts": lambda *args: accumulate_mixed(*args, size=lambda n, k: n // k),
     "never calls the model": lambda *_: None, "TypeError": lambda model, images, labels: 0.0,
 }  # fmt: skip
 

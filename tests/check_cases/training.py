@@ -123,8 +123,10 @@ SCHEDULE_WRONG = SCHEDULE.wrong("fall", FALLS) | SCHEDULE.wrong("rise", RISES) |
             lambda *a: by_hand(*a) + 0j,
         ],
     "gives NaN": lambda *a: math.nan,
-    "every step gets 0.003 times as much": lambda *a: 3e-3 * by_hand(*a),
-    "every step gets 100 times as much": lambda *a: 100 * by_hand(*a),
+    "multiplied by total, but it is already a number of steps":
+        [lambda s, T, w: by_hand(s, T, w * T), SCHEDULE(begin="w = w * T; s = s")],
+    "every step of the warm-up gets 0.003 times as much": lambda *a: 3e-3 * by_hand(*a),
+    "every step of the warm-up gets 100 times as much": lambda *a: 100 * by_hand(*a),
     "divides by 0 for total = 12, warmup = 0: divide by warmup only in the branch":
         SCHEDULE(begin="r = (s + 1) / w", rise="r"),
     "warmup = 0":
@@ -226,7 +228,11 @@ CLIPS = {
 }  # fmt: skip
 ACTS = {
     "old gradients are not reset": "forward; loss; backward; clip; step",
-    "zero_grad comes after the step": "forward; loss; backward; clip; step; zero",
+    "count in the first step: call zero_grad before backward":
+        ["forward; loss; backward; clip; step; zero",
+            "optimizer.state and optimizer.zero_grad(); forward; loss; backward; clip; step"],
+    "inside torch.no_grad() or torch.inference_mode()?":
+        "zero; logits = torch.inference_mode()(model)(images); loss; backward; clip; step",
     "zero_grad comes between":
         ["forward; loss; backward; zero; clip; step", "forward; loss; backward; clip; zero; step"],
     "is loss.backward() missing": "zero; forward; loss; clip; step",
@@ -268,6 +274,7 @@ GIVEN = {
     "divided by the size of the batch twice": "loss.item() / len(labels)",
     "that is the accuracy": "(logits.argmax(1) == labels).float().mean().item()",
     "comes back with its graph": "loss",
+    "gives a tensor for a batch; it should give the loss as a number": "loss.detach()",
     "parentheses are missing after its name": "loss.item",
     "it should give the loss as a number": ["str(loss.item())", "(loss.item(), 0.5)"],
     "does it end with return": "None",
@@ -386,6 +393,7 @@ ACCURACY_WRONG = ACCURACY.wrong("give", SHARES) | {
         ],
     "changes the gradients that the": "model.eval(); model.zero_grad()",
     "requires_grad is off": "model.eval().requires_grad_(False)",
+    "lets frozen parameters of the model learn": "model.eval().requires_grad_(True)",
 }) | ACCURACY.wrong("after", {
     "came in training mode, but is left in the other one": "pass",
     "came in evaluation mode, but is left in the other one": "model.train()",
@@ -450,6 +458,7 @@ FIXED_WRONG = each(lambda mean: epoch(mean=mean), MEANS) | each(epoch, EPOCHS) |
             end="optimizer.step()",
         ),
     "comes back with its graph": epoch(mean="loss"),
+    "gives a tensor after an epoch": epoch(mean="torch.tensor(x @ n / n.sum())"),
     "adds up losses with their graphs": epoch(
         f"{FOUR}; total = total + loss * len(labels)",
         start="model.train(); total = 0",
@@ -627,7 +636,8 @@ RIGHT = {
             "model.zero_grad(set_to_none=False); forward; loss = "
             "-logits.log_softmax(-1)[range(len(labels)), labels].mean()"
             "; backward; length = math.sqrt(sum(float((p.grad**2).sum()) for p in weights)); "
-            "[p.grad.mul_(min(1, max_norm / length)) for p in weights]; step", "loss.detach()",
+            "[p.grad.mul_(min(1, max_norm / length)) for p in weights]; step",
+            "float(loss.detach())",
         ),
         step(
             "forward; loss = F.nll_loss(F.log_softmax(logits, 1), labels); "
@@ -663,7 +673,8 @@ RIGHT = {
         epoch(
             "forward; each = F.cross_entropy(logits, labels, reduction='none'); "
             "model.zero_grad(); each.mean().backward()"
-            "; step; losses += [each.detach()]; loss = each.mean()", "torch.cat(losses).mean()",
+            "; step; losses += [each.detach()]; loss = each.mean()",
+            "torch.cat(losses).mean().item()",
             start="mode, losses = model.training, []; model.train()", end="model.train(mode)",
         ),
     ],

@@ -4,6 +4,7 @@ They scale and draw learning rates, and halve candidates successively.
 """
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import pairwise
@@ -14,7 +15,7 @@ import torch
 from torch import Tensor
 
 from vit_helpers.checks.data import LARGE, own_generator
-from vit_helpers.checks.engine.compare import copy_of
+from vit_helpers.checks.engine.compare import copy_of, is_number
 from vit_helpers.checks.engine.contract import Raises
 from vit_helpers.checks.engine.exercise import Arguments, Case, Exercise, Outcome, Wording, cases
 from vit_helpers.checks.engine.learning import as_list, as_number, rounding
@@ -251,6 +252,10 @@ class Trainer:
             f"calls score with {short(candidate)}, but it takes a candidate and a number of epochs"
         )
         reject_if(not isinstance(candidate, dict), message)
+        some = is_number(epochs) and epochs >= 1
+        reject_if(
+            not some, f"calls score for {short(epochs)} epochs, but they double after every round"
+        )
         self.calls.append((epochs, candidate["name"]))
         message = (
             "never ends, or calls score more than 100 times for a few candidates: "
@@ -261,19 +266,74 @@ class Trainer:
         return start + gain * math.log2(epochs)
 
 
-def right_halving(candidates: list[Any], score: Function, epochs: int) -> dict[str, Any]:
-    """Give the right answer."""
+def best_half(rated: Sequence[tuple[float, Any]]) -> list[Any]:
+    """Return the candidates with the better half of the scores."""
+    best = sorted(rated, key=lambda pair: pair[0], reverse=True)
+    return [candidate for _, candidate in best[: (len(best) + 1) // 2]]
+
+
+def by_all_rounds(rule: Function = lambda scores: scores[-1]) -> Function:
+    """Make an answer; rule: (a candidate's scores, round by round) -> what is compared."""
+
+    def answer(candidates: list[Any], score: Function, epochs: int) -> dict[str, Any]:
+        scores: dict[int, list[float]] = {}
+        while len(candidates) > 1:
+            for candidate in candidates:
+                scores.setdefault(id(candidate), []).append(score(candidate, epochs))
+            candidates = best_half([(rule(scores[id(c)]), c) for c in candidates])
+            epochs *= 2
+        return candidates[0]
+
+    return answer
+
+
+right_halving = by_all_rounds()
+
+
+def best_of_all(candidates: list[Any], score: Function, epochs: int) -> dict[str, Any]:
+    """Train as is right, but return the candidate that had the best score in any round."""
+    seen: list[tuple[float, Any]] = []
+
+    def noted(candidate: Any, epochs: int) -> float:
+        seen.append((score(candidate, epochs), candidate))
+        return seen[-1][0]
+
+    left = right_halving(candidates, noted, epochs)
+    return max(seen, key=lambda pair: pair[0])[1] if seen else left
+
+
+def overwriting(candidates: list[Any], score: Function, epochs: int) -> dict[str, Any]:
+    """Keep one candidate for each score."""
     while len(candidates) > 1:
-        best = sorted(candidates, key=lambda candidate: score(candidate, epochs), reverse=True)
-        candidates, epochs = best[: (len(best) + 1) // 2], 2 * epochs
+        rated = {score(candidate, epochs): candidate for candidate in candidates}
+        best = sorted(rated, reverse=True)[: (len(candidates) + 1) // 2]
+        candidates = [rated[rating] for rating in best]
+        epochs *= 2
     return candidates[0]
 
 
+def expect_untouched(copies: list[Any], same_ones: list[Any], candidates: list[Any]) -> None:
+    """Raise Mistake if an answer has changed the list of candidates, or one of them.
+
+    same_ones: what was in the list before
+    """
+    for copied, candidate in zip(same_ones, candidates, strict=True):
+        reject_if(
+            copied != candidate,
+            f"writes into a candidate: {candidate} is now {copied}. Leave its settings as they are",
+        )
+    reject_if(copies != candidates, "changes the list of candidates; make a new list")
+
+
 def played(answer: Function, candidates: list[Any], epochs: int, part: str) -> dict[str, Any]:
-    """Observe the calls of the first round, or of all rounds, or the candidate that is left."""
+    """Observe the calls of the first round, or of all rounds, or the candidate that is left.
+
+    Of all rounds, "counts" are the numbers of calls alone: which of equal ones go on is open.
+    """
     copies, trainer = copy_of(candidates), Trainer()
+    same_ones = list(copies)
     got = answer(copies, trainer, epochs)
-    reject_if(copies != candidates, "changes the list of candidates; make a new one")
+    expect_untouched(copies, same_ones, candidates)
     nothing = "returns None: does it end with return?"
     never = "never calls score(candidate, epochs)"
     reject_if(
@@ -284,12 +344,19 @@ def played(answer: Function, candidates: list[Any], epochs: int, part: str) -> d
         return {part: sorted(call for call in trainer.calls if call[0] == trainer.calls[0][0])}
     if part == "rounds":
         return {part: sorted(trainer.calls)}
+    if part == "counts":
+        return {part: sorted(Counter(epochs for epochs, _ in trainer.calls).items())}
     reject_if(got is None, nothing)
     many = ", not a list" if isinstance(got, (list, tuple)) else ""
     reject_if(
         not isinstance(got, dict), f"gives {short(got)}; it should give the candidate itself{many}"
     )
-    return {part: got.get("name")}
+    reject_if(got not in same_ones, f"gives {got}, which is none of the candidates")
+    reject_if(
+        not any(got is candidate for candidate in same_ones),
+        "gives a copy of a candidate; it should give the candidate itself",
+    )
+    return {part: got["name"]}
 
 
 def first_round(
@@ -310,14 +377,8 @@ def other_rounds(got: list[Any], right: list[Any], candidates: list[Any], *args:
     """Say what is wrong with the calls of later rounds."""
     for epochs in sorted({e for e, _ in right}):
         names, wanted = ([name for e, name in calls if e == epochs] for calls in (got, right))
-        counts = (
-            f"of {len(candidates)} candidates, {len(names)} are trained for {epochs} epochs; "
-            f"it should be {len(wanted)}"
-        )
-        if not names:
-            return f"{counts}. The epochs double after every round, until one candidate is left"
         if len(names) != len(wanted):
-            return f"{counts}. The better half goes on (half of an odd number is rounded up)"
+            return other_count(len(candidates), epochs, len(names), len(wanted))
         if names != wanted:
             return (
                 f"of {len(candidates)} candidates, {', '.join(names)} go on, "
@@ -328,6 +389,21 @@ def other_rounds(got: list[Any], right: list[Any], candidates: list[Any], *args:
         f"spends {spent} epochs on {len(candidates)} candidates; "
         f"{asked} are enough. Stop when one is left"
     )
+
+
+def other_count(n: int, epochs: int, got: int, wanted: int) -> str:
+    """Say that the wrong number of n candidates is trained for so many epochs."""
+    counts = f"of {n} candidates, {got} are trained for {epochs} epochs; it should be {wanted}"
+    if not got:
+        return f"{counts}. The epochs double after every round, until one candidate is left"
+    return f"{counts}. The better half goes on (half of an odd number is rounded up)"
+
+
+def other_counts(got: list[Any], right: list[Any], candidates: list[Any], *args: Any) -> str:
+    """Say the same where some of the candidates have equal scores."""
+    names = [(e, f"run {i}") for e, n in got for i in range(n)]
+    wanted = [(e, f"run {i}") for e, n in right for i in range(n)]
+    return f"with equal scores: {other_rounds(names, wanted, candidates)}"
 
 
 CURVES = [  # of candidates: accuracy after one epoch, gain at every doubling
@@ -344,19 +420,37 @@ CURVES = [  # of candidates: accuracy after one epoch, gain at every doubling
     [(0.5, 0.01), (0.6, 0.0), (0.55, 0.08), (0.3, 0.28), (0.2, 0.0)],
     [(0.3, 0.0), (0.4, 0.0), (0.5, 0.0)],
 ]
+FALLING = [  # some lead at first, and are behind later
+    [(0.39, 0.05), (0.74, -0.12), (0.31, -0.01), (0.89, -0.19), (0.37, -0.01)],
+    [(0.55, -0.04), (0.82, -0.15), (0.66, -0.14), (0.49, -0.01), (0.35, 0.02)],
+]
+EQUAL = [[(0.5, 0.2)] + [(0.5, 0.1)] * 4, [(0.4, 0.1)] * 6]
 
 
 def field(curves: Sequence[Arguments], epochs: int, part: str) -> Case:
     """Make candidates with these curves, the epochs of the first round, and what is compared."""
     return Case(
         lambda: (
-            [{"name": f"candidate {i}", "curve": curve} for i, curve in enumerate(curves)],
+            [
+                {"name": f"candidate {i}", "lr": 0.01 / (i + 1), "curve": curve}
+                for i, curve in enumerate(curves)
+            ],
             epochs,
             part,
         )
     )
 
 
+HALVING_MISTAKES: dict[str, Function] = {
+    "the scores of earlier rounds count too (their sum or mean), "
+    "but only those of the same round are compared": by_all_rounds(sum),
+    "the best score of any round counts, but only those of the same round are compared":
+        by_all_rounds(max),
+    "returns the candidate with the best score of any round; return the one that is left":
+        best_of_all,
+    "of candidates with equal scores, only one is kept: is the score the key of a dictionary?":
+        overwriting,
+}  # fmt: skip
 HALVING = Exercise(
     name="halving",
     reference=right_halving,
@@ -367,11 +461,14 @@ HALVING = Exercise(
         unknown={
             "first": first_round,
             "rounds": other_rounds,
+            "counts": other_counts,
             "winner": lambda got, right, *args: f"gives {got}, but {right} is left at the end",
         },
         hints={
             "between instances of 'dict' and 'dict'": "With equal scores, sorting pairs compares "
-            "the candidates. Give sorted a key"
+            "the candidates. Give sorted a key",
+            "unhashable type: 'dict'": "A candidate is a dictionary, which cannot be a key or be "
+            "in a set: keep scores in a list, in the order of the candidates",
         },
     ),
     ideas={
@@ -379,14 +476,17 @@ HALVING = Exercise(
             field(curves, 2, "first") for curves in CURVES
         ],
         "the better half goes on, for twice as many epochs": [
-            field(curves, 1, "rounds") for curves in CURVES
+            field(curves, 3, "rounds") for curves in CURVES + FALLING
         ],
-        "the one that is left is returned": [field(curves, 1, "winner") for curves in CURVES],
+        "the one that is left is returned": [
+            field(curves, 3, "winner") for curves in CURVES + FALLING
+        ],
         "equal scores, a single candidate, and the list as it was": [
-            field([(0.5, 0.2)] + [(0.5, 0.1)] * 4, 2, "winner"),
+            *(field(curves, 2, "counts") for curves in EQUAL),
+            field(EQUAL[0], 2, "winner"),
             field([(0.5, 0.1)], 1, "winner"),
         ],
     },
-    mistakes={},  # `played` and the functions of `unknown` tell what is wrong
+    mistakes=HALVING_MISTAKES,
 )
 check_halving = HALVING.check

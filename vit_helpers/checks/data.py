@@ -23,7 +23,7 @@ from vit_helpers.checks.data_normalizing import (  # noqa: F401
 from vit_helpers.checks.engine.compare import bounded, copy_of
 from vit_helpers.checks.engine.contract import Raises
 from vit_helpers.checks.engine.exercise import Exercise, Outcome, Wording, cases
-from vit_helpers.checks.engine.report import Function, Mistake, reject_if, short
+from vit_helpers.checks.engine.report import Function, reject_if, short
 from vit_helpers.checks.engine.traces import ask, generators_restored, restored
 
 # Dividing
@@ -84,15 +84,11 @@ def as_parts(got: Any, sizes: Sequence[int], when: str) -> list[Tensor]:
 
 
 def as_rows(part: Any, when: str) -> Tensor:
-    """Return a split that an answer gave, as a tensor of whole numbers."""
+    """Return a split that an answer gave; Mistake unless it is a tensor of whole numbers."""
     subset = isinstance(part, torch.utils.data.Subset)
     way_out = "; its .indices are row numbers" if subset else ""
     message = f"gives {what(part)} as a split {when}; a split is a tensor of row numbers{way_out}"
-    reject_if(subset or isinstance(part, (str, Mapping)) or not isinstance(part, Iterable), message)
-    try:
-        part = torch.as_tensor(part if hasattr(part, "dtype") else list(part))
-    except (TypeError, ValueError) as error:
-        raise Mistake(message) from error
+    reject_if(not isinstance(part, Tensor), message)
     part = part if part.numel() else part.long()
     reject_if(
         part.ndim != 1,

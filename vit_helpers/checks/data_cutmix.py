@@ -1,5 +1,6 @@
 """The cutmix of notebook 06: boxes of partners pasted into images."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -20,6 +21,7 @@ from vit_helpers.checks.data_mixing import (
 )
 from vit_helpers.checks.engine.compare import same
 from vit_helpers.checks.engine.contract import expect_contract
+from vit_helpers.checks.engine.exercise import Arguments, Case
 from vit_helpers.checks.engine.report import Function
 
 # Cutting boxes
@@ -241,6 +243,24 @@ def next_one(labels: Tensor) -> Tensor:
     return torch.arange(len(labels)).roll(-1)
 
 
+def half_black(size: Sequence[int]) -> Case:
+    """Make images whose upper halves are all black, as pasted pixels often are."""
+    case = batch_of(size, inner_boxes, next_one, "for images whose upper halves are black")
+
+    def draw() -> Arguments:
+        images, *rest = case.draw()
+        images[:, :, : images.shape[2] // 2] = 0
+        return images, *rest
+
+    return replace(case, draw=draw)
+
+
+def by_difference(x: Tensor, y: Tensor, K: int, b: Tensor, p: Tensor) -> tuple[Tensor, Tensor]:
+    """Let labels follow the share of the pixels that differ after the cut."""
+    images = cut(x, b, p)
+    return cutmix(x, y, K, b, p, area=lambda x, b: (images != x).any(1).to(x.dtype).mean((1, 2)))
+
+
 CUTMIX_MISTAKES: dict[str, Function] = (
     {
         f"images {{when}}: {message}": partial(cutmix, images=wrong)
@@ -250,6 +270,10 @@ CUTMIX_MISTAKES: dict[str, Function] = (
     | {
         f"boxes over the edge: {message}": partial(cutmix, area=area_by(pixels))
         for message, pixels in AREAS.items()
+    }
+    | {
+        "labels {when}: they follow the pixels that changed, but pixels that are equal in both "
+        "images are covered, too": by_difference,
     }
 )  # fmt: skip
 CUTMIX = replace(
@@ -280,7 +304,8 @@ CUTMIX = replace(
                 f"for boxes over the edge of {H} x {W} pixels",
             )
             for C, H, W, K in ((3, 5, 7, 10), (1, 8, 6, 5))
-        ],
+        ]
+        + [half_black((5, 3, 8, 6, 4))],
         "keeps float64, and leaves its inputs unchanged": [expect_contract],
     },
     mistakes=CUTMIX_MISTAKES,

@@ -247,6 +247,11 @@ def halves(weights: list[Any]) -> Tensor:
     return torch.stack([half(w, torch.eye(w.shape[-1])) for w in weights])
 
 
+def from_identity(weights: list[Any], like: Tensor) -> Tensor:
+    """Give the rollout of some blocks, or the identity where there is none."""
+    return flow(half)(weights) if weights else torch.eye(like.shape[-1])
+
+
 def row_sums(got: Tensor, *args: Any) -> str:
     """Write the message about numbers that no known mistake gives."""
     low, high = got.sum(dim=-1).aminmax()
@@ -280,6 +285,8 @@ ROLLOUT_MISTAKES: dict[str, Function] = {
     "all of (I + W) / 2 multiplies what came before":
         flow(heads_mean, lambda layer, through, eye: eye / 2 + layer / 2 @ through),
     "uses the first block twice": lambda weights: flow(half)([weights[0], *weights]),
+    "leaves out the first block": lambda weights: from_identity(weights[1:], weights[0]),
+    "leaves out the last block": lambda weights: from_identity(weights[:-1], weights[0]),
     "returns the mean of the blocks instead of their product":
         lambda weights: halves(weights).mean(dim=0),
     "returns the last block alone": lambda weights: halves(weights)[-1],
@@ -301,13 +308,19 @@ ROLLOUT = Exercise(
         when=lambda weights: f"for {len(weights)} blocks" if len(weights) > 1 else "for one block",
         says="{when}: {message}",
         unknown=row_sums,
+        hints=dict.fromkeys(
+            ("The size of tensor a", "shapes cannot be multiplied"),
+            "A block's weights are (h, T, T): the mean over the heads, axis 0, and the identity "
+            "are both (T, T)",
+        ),
     ),
     ideas={
         "one block: half is the residual connection, half the mean of the heads": [
             Case(lambda: ([some_weights(3, 5, 5)],))
         ],
         "every row sums to 1, through any number of blocks": [
-            Case(partial(lambda L: (list(some_weights(L, 2, 7, 7)),), L)) for L in (2, 6)
+            Case(partial(lambda L, T: (list(some_weights(L, 2, T, T)),), *sizes))
+            for sizes in ((2, 7), (6, 6))
         ],
         "later blocks are to the left of earlier ones": [
             Case(

@@ -9,7 +9,9 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
+from vit_helpers.checks.engine.compare import same
 from vit_helpers.checks.engine.contract import expect_contract, expect_gradients
 from vit_helpers.checks.engine.exercise import (
     Arguments,
@@ -48,6 +50,43 @@ def maps(shape: Sequence[int], m: int, r: int, scale: float, zero: bool = False)
     return Case(draw, message)
 
 
+class Sizes(TorchDispatchMode):
+    """Notes every tensor of as many numbers as W that is computed meanwhile."""
+
+    def __init__(self, numbers: int) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.numbers = numbers
+        self.large: list[Tensor] = []
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        got = func(*args, **(kwargs or {}))
+        if isinstance(got, Tensor) and got.numel() == self.numbers:
+            self.large.append(got.detach().clone())
+        return got
+
+
+def thin(exercise: Exercise, answer: Function) -> None:
+    """Raise Mistake if B A is computed, alone or with W added: a matrix as large as W."""
+    m, n = 24, 20
+    x, W, b, A, B, scale = maps((3, n), m, 2, 0.5).draw()
+    with Sizes(m * n) as sizes:
+        answer(x, W, b, A, B, scale)
+    known = torch.stack([W.flatten(), (B @ A).flatten()], dim=1)
+    message = (
+        f"computes B A, a matrix of {m} x {n} numbers like W; "
+        "multiply x by A first, then the result by B"
+    )
+    for large in sizes.large:
+        large = large.squeeze()
+        for matrix in (large, large.mT) if large.ndim == 2 else ():
+            wanted = matrix.reshape(-1, 1)
+            parts = torch.linalg.lstsq(known, wanted).solution
+            made = same(known @ parts, wanted, atol=1e-4) and parts[1].abs() > 1e-3
+            reject_if(tuple(matrix.shape) == (m, n) and made, message)
+
+
 LORA_MISTAKES: dict[str, Function] = {
     "forgets the bias": lora(lambda y, b, thin, s: y + s * thin),
     "forgets the bias and the low-rank term": lora(lambda y, b, thin, s: y),
@@ -64,23 +103,37 @@ LORA_MISTAKES: dict[str, Function] = {
     "adds the bias twice": lora(lambda y, b, thin, s: y + 2 * b + s * thin),
     "scales the bias too": lora(lambda y, b, thin, s: y + s * (thin + b)),
     "subtracts the low-rank term": lora(lambda y, b, thin, s: y + b - s * thin),
+    "multiplies the frozen layer by 1 - scale, but LoRA adds to its whole output":
+        lora(lambda y, b, thin, s: (1 - s) * (y + b) + s * thin),
 }  # fmt: skip
 LORA = Exercise(
     name="lora",
     reference=lora(lambda y, b, thin, s: y + b + s * thin),
-    wording=Wording(says="{when}: {message}", unknown="the result is not W x + b + scale B A x"),
+    wording=Wording(
+        says="{when}: {message}",
+        unknown="the result is not W x + b + scale B A x",
+        hints={
+            "shapes cannot be multiplied": "Each token is a row of x, so W, A and B multiply from "
+            "the right, transposed, and A comes before B",
+            "Expected size for first two dimensions": "x may have more than two axes, of which "
+            ".T turns all around. Multiply by W, A and B from the right, transposed",
+        },
+    ),
     contract=Contract(case=maps((5, 6), 4, 2, 0.5)),
     ideas={
         "with B = 0, the output of the frozen layer": [maps((5, 6), 4, 2, 1.0, zero=True)],
         "the low-rank term, scaled and added": [
-            maps(*sizes)
-            for sizes in [
-                ((5, 6), 4, 2, 0.5),
-                ((2, 3, 8), 24, 1, 2.0),
-                ((4, 4), 4, 4, 3.0),
-                ((1, 5, 6), 4, 2, 0.5),
-                ((7,), 3, 2, -1.5),
-            ]
+            *(
+                maps(*sizes)
+                for sizes in [
+                    ((5, 6), 4, 2, 0.5),
+                    ((2, 3, 8), 24, 1, 2.0),
+                    ((4, 4), 4, 4, 3.0),
+                    ((1, 5, 6), 4, 2, 0.5),
+                    ((7,), 3, 2, -1.5),
+                ]
+            ),
+            thin,
         ],
         "gradients for A and B": [expect_contract],
     },

@@ -9,10 +9,17 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.utils import clip_grad_norm_
 
 from vit_helpers.checks.engine.contract import expect_contract
 from vit_helpers.checks.engine.exercise import Arguments, Case, Exercise, Outcome, Wording
-from vit_helpers.checks.engine.learning import leave_gradients, loss_of, plain, twin
+from vit_helpers.checks.engine.learning import (
+    NO_GRAPH,
+    leave_gradients,
+    loss_of,
+    plain,
+    twin,
+)
 from vit_helpers.checks.engine.report import Function, reject_if
 
 # A large batch, part by part
@@ -27,6 +34,7 @@ class Watched(nn.Module):
     def __init__(self, start: nn.Module) -> None:
         super().__init__()
         self.net = twin(start)
+        self.training = start.training
         self.passed: list[int] = []
         self.modes: list[bool] = []
         self.left: list[int] = []
@@ -34,7 +42,7 @@ class Watched(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         self.passed.append(len(images))
-        self.modes.append(self.training)
+        self.modes += {part.training for part in self.modules()}
         self.left.append(sum(kept() is not None for kept in self.kept))
         return self.net(images)
 
@@ -45,14 +53,21 @@ class Watched(nn.Module):
         return kept
 
 
-def a_batch(n: int, parts: int, part: str, old: bool = False) -> Case:
+def a_batch(
+    n: int, parts: int, part: str, old: bool = False, steep: bool = False, training: bool = True
+) -> Case:
     """Make a model, a batch of n images, and what is compared.
 
-    old: whether an earlier batch left its gradient
+    old  : whether an earlier batch left its gradient
+    steep: whether the weights are large, so that the gradient is longer than 1
     """
 
     def draw() -> Arguments:
-        model = plain(3)
+        model = plain(3).train(training)
+        if steep:
+            with torch.no_grad():
+                for p in model.parameters():
+                    p.mul_(8)
         if old:
             leave_gradients(model)
         return model, 2 * torch.randn(n, 1, 2, 3), torch.randint(3, (n,)), parts, part
@@ -96,6 +111,8 @@ def run(
         moved,
         f"changes the weights {when}: only .grad is wanted, and the step is left to the caller",
     )
+    frozen = not all(p.requires_grad for p in model.parameters())
+    reject_if(frozen, f"leaves weights that cannot learn {when}: requires_grad is off")
     return model, got
 
 
@@ -106,17 +123,24 @@ def left_behind(
     model, got = run(answer, start, images, labels, parts)
     when = for_batch(start, images, labels, parts, part)
     if part == "loss":
-        message = (
-            "the model in evaluation mode, although it came in training mode, so dropout is off"
-        )
-        reject_if(not all(model.modes), f"calls {message}")
-        reject_if(not model.training, f"leaves {message}")
+        expect_mode(model, start.training)
         return {
             part: torch.tensor(loss_of(got, when, "the mean loss, a number"), dtype=torch.float32)
         }
     none = [name for name, p in model.named_parameters() if p.grad is None]
     reject_if(none, f"leaves no gradient in .grad of {', '.join(none)} {when}")
     return {part: flat(p.grad for p in model.parameters())}
+
+
+def expect_mode(model: Watched, training: bool) -> None:
+    """Raise Mistake unless a model was called, and is left, in the mode in which it came."""
+    modes = ["evaluation", "training"]
+    other, came = modes[not training], f"although it came in {modes[training]} mode"
+    dropout = ", so dropout is off" if training else ""
+    called = f"calls the model in {other} mode, {came}{dropout}"
+    reject_if(any(mode != training for mode in model.modes), called)
+    left = any(part.training != training for part in model.modules())
+    reject_if(left, f"leaves the model in {other} mode, {came}{dropout}")
 
 
 def apart(exercise: Exercise, answer: Function) -> None:
@@ -145,10 +169,10 @@ def apart(exercise: Exercise, answer: Function) -> None:
         reject_if(
             sum(passed) > n, f"passes the model {sum(passed)} images in all {when}: {message}"
         )
-        wasted = len(passed) > math.ceil(n / (n // parts))
         reject_if(
-            wasted,
-            f"calls the model {len(passed)} times {when}: smaller parts than asked for waste time",
+            len(passed) > parts,
+            f"calls the model {len(passed)} times {when}: smaller parts than asked for waste time. "
+            "images.chunk(parts) makes them, and never more than parts",
         )
         message = (
             "the gradient is right, but memory holds all parts. "
@@ -166,16 +190,18 @@ def weighed(values: Sequence[Any], weights: Sequence[float]) -> Any:
 
 
 def by_parts(
-    weigh: Function = lambda n, N, k: n / N,
+    weigh: Function = lambda n, N, k, parts: n / N,
     zero: str = "before",
     pick: Function = lambda chunks: chunks,
     mean: Function = lambda losses, sizes: weighed(losses, sizes) / sum(sizes),
+    most: float = math.inf,
 ) -> Function:
     """Make an answer.
 
-    weigh: (images of a part, of all, number of parts) -> what the part's loss is multiplied by
+    weigh: (images of a part, of all, number of parts, and as asked) -> the factor of a part's loss
     zero : when gradients are set to 0; pick: (parts) -> those that are used
     mean : (losses, sizes) -> the loss that is returned
+    most : the length at which the gradient is clipped
     """
 
     def answer(model: nn.Module, images: Tensor, labels: Tensor, parts: int) -> float:
@@ -186,7 +212,9 @@ def by_parts(
             if zero == "inside":
                 model.zero_grad()
             losses.append(F.cross_entropy(model(x), y))
-            (losses[-1] * weigh(len(y), len(labels), len(chunks))).backward()
+            (losses[-1] * weigh(len(y), len(labels), len(chunks), parts)).backward()
+        if most < math.inf:
+            clip_grad_norm_(model.parameters(), most)
         if zero == "after":
             model.zero_grad(set_to_none=False)
         return mean([loss.item() for loss in losses], [len(y) for _, y in pick(chunks)])
@@ -238,9 +266,15 @@ def accumulate_says(part: str, got: Tensor, right: Tensor, message: str, *args: 
 ACCUMULATE_MISTAKES: dict[str, Function] = (
     LOST | {
         "adds up the means of {3} parts: the gradient is about {3} times too large ({when})":
-            by_parts(weigh=lambda n, N, k: 1),
+            by_parts(weigh=lambda n, N, k, parts: 1),
         f"weights all parts equally, although the last is smaller: {WEIGH}":
-            by_parts(weigh=lambda n, N, k: 1 / k),
+            by_parts(weigh=lambda n, N, k, parts: 1 / k),
+        "divides each part's loss by parts, which weights all parts equally, although the last is "
+        f"smaller and there may be fewer than {{3}}: {WEIGH}":
+            by_parts(weigh=lambda n, N, k, parts: 1 / parts),
+        "the gradient is clipped to length 1; leave it as it is, for clipping belongs to the step "
+        "({when})":
+            by_parts(most=1.0),
         "an earlier batch's gradient is still in .grad: "
         "call zero_grad() once, before the loop ({when})":
             by_parts(zero="never"),
@@ -269,10 +303,16 @@ ACCUMULATE = Exercise(
             "gradient": other_gradient,
             "loss": "it should be the mean over all images",
         },
+        hints=NO_GRAPH
+        | {
+            "tuple index out of range": "images.chunk(parts) may give fewer chunks than parts: "
+            "of 9 images and 4 parts, 3. Loop over the chunks themselves"
+        },
     ),
     ideas={
         "equal parts: the gradient of the mean over all images": [
-            a_batch(*sizes, "gradient") for sizes in ((12, 4), (6, 1), (12, 2))
+            *(a_batch(*sizes, "gradient") for sizes in ((12, 4), (6, 1), (12, 2))),
+            a_batch(12, 4, "gradient", steep=True),
         ],
         "a smaller last part: every image counts the same": [
             a_batch(*sizes, "gradient") for sizes in ((10, 4), (9, 4), (7, 2))
@@ -283,6 +323,7 @@ ACCUMULATE = Exercise(
         "one part at a time, and its activations freed before the next": [apart],
         "the mean loss, and the model in the mode in which it came": [
             *(a_batch(*sizes, "loss") for sizes in ((10, 4), (12, 4), (7, 2))),
+            a_batch(12, 4, "loss", training=False),
             expect_contract,
         ],
     },

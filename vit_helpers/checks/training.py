@@ -129,6 +129,13 @@ WAVES = {  # the same, where t goes from 0 to 1 after the warm-up
     "pi is missing: the cosine falls to -1 within pi, not within 1": lambda t: wave(t / math.pi),
     "the cosine's value is squared": lambda t: wave(t) ** 2,
 }  # fmt: skip
+
+
+def share_of_total(step: int, total: int, warmup: int) -> float:
+    """Take warmup for a share of all steps."""
+    return warmup_cosine(step, total, warmup * total)
+
+
 SIZES = [(100, 10), (37, 5), (10, 4)]  # total, warmup: what each mistake gives differs
 EDGES = [(12, 0), (1, 0), (8, 1), (5, 4), (2, 1)]
 
@@ -185,8 +192,8 @@ def odd_shares(
     multiple = factor > 0 and torch.allclose(shares, factor * wanted)
     if rise and multiple and (total, warmup) == SIZES[0]:
         return (
-            f"every step gets {factor:.3g} times as much as it should. "
-            "Return a factor of the learning rate, which reaches 1"
+            f"every step of the warm-up gets {factor:.3g} times as much as it should; "
+            "the last one should get 1"
         )
     if shares.min() < -1e-6 or shares.max() > 1 + 1e-6:
         return "a factor should be between 0 and 1"
@@ -253,7 +260,8 @@ SCHEDULE = Exercise(
     },
     mistakes={message: partial(schedule, rise=rule) for message, rule in RISES.items()}
     | {message: partial(schedule, fall=rule) for message, rule in FALLS.items()}
-    | {message: partial(schedule, fall=partial(waving, rule)) for message, rule in WAVES.items()},
+    | {message: partial(schedule, fall=partial(waving, rule)) for message, rule in WAVES.items()}
+    | {"warmup is multiplied by total, but it is already a number of steps": share_of_total},
 )
 check_schedule = SCHEDULE.check
 
@@ -362,6 +370,7 @@ def graded(
             batches.append((images, labels))
         if training is not None:
             leave_gradients(model)
+            next(model.parameters()).requires_grad = False
         return model.train(bool(training)), batches, once
 
     how = (

@@ -12,6 +12,7 @@ from torch.nn.utils import clip_grad_norm_, clip_grad_value_
 
 from vit_helpers.checks.engine.exercise import Exercise, Outcome, Wording
 from vit_helpers.checks.engine.learning import (
+    NO_GRAPH,
     OPTIMIZERS,
     at_once,
     by_batch,
@@ -175,7 +176,8 @@ STEPS: dict[str, dict[str, Any]] = {  # what `step` does in another way
         },
     "old gradients are not reset: backward adds to them. zero_grad belongs before backward":
         {"reset": "never"},
-    "zero_grad comes after the step; call it before backward, or old gradients are used too":
+    "the gradients that came with the model count in the first step: "
+    "call zero_grad before backward in every step, the first one too":
         {"reset": "after"},
     "zero_grad comes between backward and step, so the new gradient is lost before it is used":
         {"reset": "between"},
@@ -250,6 +252,7 @@ TRAIN_STEP = Exercise(
             "weights": other_weights,
             "loss": "it should be the cross-entropy of model(images) and labels",
         },
+        hints=NO_GRAPH,
     ),
     ideas={
         "returns the loss of the batch, as a number": [
@@ -394,6 +397,7 @@ FIXED = Exercise(
         when=lambda *args: "",
         says=epoch_says,
         unknown={"weights": other_weights, "loss": other_mean},
+        hints=NO_GRAPH,
     ),
     ideas={
         "every batch changes the weights by its own gradient": [

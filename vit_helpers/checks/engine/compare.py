@@ -23,7 +23,7 @@ NO_GRADIENT = (
     "gives the right numbers, but no gradient flows back: "
     "was something detached, or converted to numpy?"
 )
-CHANGED = "changes its input; make a new tensor instead of writing into the old one"
+CHANGED = "changes its input"
 
 
 def expect_tensor(got: Any, shape: Sequence[int], when: str) -> None:

@@ -139,14 +139,20 @@ def as_list(got: Any, when: str, kind: str, most: int = 1000) -> list[Any]:
 
 
 def loss_of(got: Any, when: str, kind: str) -> float:
-    """Return the loss that an answer gave; Mistake when it holds on to its graph."""
+    """Return the loss that an answer gave.
+
+    raises: Mistake when it holds on to its graph, or is a tensor
+    """
     graph = (
         "the loss comes back with its graph, which keeps the whole forward pass in memory; "
         "return loss.item()"
     )
     reject_if(isinstance(got, Tensor) and got.requires_grad, graph)
     reject_if(not torch.is_grad_enabled(), GRAD_OFF)
-    return as_number(got, when, kind)
+    value = as_number(got, when, kind)
+    tensor = f"gives a tensor {when}; it should give {kind}: loss.item() is one"
+    reject_if(isinstance(got, Tensor), tensor)
+    return value
 
 
 def by_batch(
@@ -166,6 +172,12 @@ def at_once(
     """Return the mean loss, where an answer takes all batches, one by one."""
     got = answer(model, iter(batches), optimizer)
     return [loss_of(got, "after an epoch", "the mean loss as a number")]
+
+
+NO_GRAPH = {  # a hint
+    "does not require grad and does not have a grad_fn": "backward() finds no graph: "
+    "is the forward pass inside torch.no_grad() or torch.inference_mode()?"
+}
 
 
 # What happens in a step

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.random.mtrand import get_bit_generator, set_bit_generator
-from torch import nn
+from torch import Tensor, nn
 
 from vit_helpers.checks.engine.compare import CHANGED, bounded, copy_of, unchanged
 from vit_helpers.checks.engine.report import Function, reject_if
@@ -30,6 +30,8 @@ DTYPE = (
     "changes torch's default dtype for all code that follows; pass dtype=... "
     "where a tensor is created"
 )
+FROZEN = "freezes the {model} that it is given, which should still learn: requires_grad is off"
+UNFROZEN = "lets frozen parameters of the {model} learn: requires_grad is on, but was off"
 SEEDED = "sets a global seed (torch's, numpy's or Python's), but nothing here needs one"
 
 
@@ -44,9 +46,7 @@ def state_of(model: nn.Module) -> dict[str, Any]:
         "changes the gradients that the {model} had: .grad should stay as it was": {
             name: None if p.grad is None else p.grad.clone() for name, p in parameters.items()
         },
-        "freezes the {model} that it is given, which should still learn: requires_grad is off": [
-            p.requires_grad for p in parameters.values()
-        ],
+        FROZEN: [p.requires_grad for p in parameters.values()],
     }
 
 
@@ -102,6 +102,21 @@ def restored() -> Iterator[Any]:
             torch.set_grad_enabled(grad)
 
 
+def changed_input(place: int, elements: list[Any], copied: Any, original: Any) -> str:
+    """Say which argument an answer has changed, with the advice that fits it.
+
+    elements: what a list held before the answer was asked
+    """
+    argument = f"{CHANGED}: argument {place + 1}, a {type(original).__name__.lower()}"
+    if isinstance(original, Tensor):
+        return f"{argument}; make a new tensor instead of writing into the old one"
+    if not isinstance(original, list):
+        return f"{argument}; leave it as it is"
+    if [id(x) for x in copied] != [id(x) for x in elements]:
+        return f"{argument}, has other elements than before, or in another order; make a new list"
+    return f"{argument}, of which an element was changed in place; make a new one"
+
+
 def ask(answer: Function, *args: Any, changes: tuple[int, ...] = (), model: str = "model") -> Any:
     """Return what an answer gives for copies of its arguments.
 
@@ -110,6 +125,7 @@ def ask(answer: Function, *args: Any, changes: tuple[int, ...] = (), model: str 
     raises : Mistake if the answer leaves a trace
     """
     copies = [copy_of(x) for x in args]
+    elements = [list(x) if isinstance(x, list) else [] for x in copies]
     states = [state_of(x) if isinstance(x, nn.Module) else {} for x in args]
     with restored() as python_state:
         seed = torch.initial_seed()  # torch's seed stays when numbers are drawn
@@ -126,7 +142,11 @@ def ask(answer: Function, *args: Any, changes: tuple[int, ...] = (), model: str 
             continue
         if isinstance(original, nn.Module):
             for (message, now), old in zip(state_of(original).items(), state.values(), strict=True):
+                if message == FROZEN and sum(now) > sum(old):
+                    message = UNFROZEN
                 reject_if(not unchanged(now, old), message.format(model=model))
         else:
-            reject_if(not unchanged(copied, original), CHANGED)
+            reject_if(
+                not unchanged(copied, original), changed_input(i, elements[i], copied, original)
+            )
     return got
