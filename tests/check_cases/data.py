@@ -464,7 +464,9 @@ CUTMIX_WRONG = CUTMIX.wrong("give", BOTH) | CUTMIX.wrong("labels", LABELS)
 CUTMIX_WRONG |= CUTMIX.wrong(
     "area",
     {
-        "they follow the pixels that changed": "(torch.where(m, x[p], x) != x).any(1, keepdim=True).to(x.dtype).mean((2, 3))",
+        "they follow the pixels that changed": (
+            "(torch.where(m, x[p], x) != x).any(1, keepdim=True).to(x.dtype).mean((2, 3))"
+        ),
     },
 )
 CUTMIX_WRONG |= CUTMIX.wrong("images", {
