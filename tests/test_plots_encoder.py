@@ -149,6 +149,7 @@ def test_additions_are_bars_of_attention_and_mlp_in_turn():
     assert attention == [False, True, False, True, False]
     labels = [label.get_text() for label in ax.get_xticklabels()]
     assert labels[0] == "start" and labels[-1] == "block 2\nMLP"
+    assert [text.get_text() for text in ax.texts] == ["0.0", "-0.5", "+1.0", "+2.0", "0.0"]
     assert "they sum to 2.5" in picture.alt and fits(picture)
 
 

@@ -170,7 +170,7 @@ def draw_lead(adds: Sequence[float], winner: str, rival: str) -> Picture:
         ax.bar(i, value, 0.8, color=color, hatch=hatch, edgecolor="white")
         where = max(value, 0) + 0.04 * max(adds)
         options = {"ha": "center", "fontsize": style.TEXT_SIZE, "color": style.TEXT}
-        ax.text(i, where, f"{value:+z.1f}", **options)
+        ax.text(i, where, with_sign(value), **options)
         block = (i + 1) // 2
         kinds[i] = (f"block {block}\n{name}" if i else name, color, hatch)
     ax.set_xticks(range(len(adds)), [name for name, *_ in kinds])
@@ -180,8 +180,17 @@ def draw_lead(adds: Sequence[float], winner: str, rival: str) -> Picture:
         "What every addition to the class token gives to the right class, less what it gives to "
         "a rival.",
         f"Bars of what each addition gives to {winner} less {rival}: "
-        f"{', '.join(f'{value:+z.1f}' for value in adds)}; they sum to {sum(adds):.1f}.",
+        f"{', '.join(map(with_sign, adds))}; they sum to {sum(adds):.1f}.",
     )
+
+
+def with_sign(value: float) -> str:
+    """A number with its sign and one decimal, and without a sign if it rounds to 0.
+
+    >>> with_sign(1.46), with_sign(-0.3), with_sign(-0.04)
+    ('+1.5', '-0.3', '0.0')
+    """
+    return f"{value:+z.1f}".replace("+0.0", "0.0")
 
 
 def draw_second_gelu(added: Tensor, bent: Tensor) -> Picture:
