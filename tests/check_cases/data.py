@@ -112,7 +112,7 @@ SPLIT_WRONG = SPLIT.wrong("parts", {
     "all rows in one list": "order.tolist()",
     "a list of splits": "order",
     "its .indices are row numbers": "random_split(range(n), s, generator=g)",
-    "are in no split and others in two:":
+    "are in no split, others more than once":
         "[torch.randperm(n, generator=own(seed + i))[:size] for i, size in enumerate(s)]",
     "does not shuffle the rows first":
         "[r[p.argsort()] for p, r in zip(order.split(s), torch.arange(n).split(s))]",
@@ -131,7 +131,7 @@ SPLIT_WRONG = SPLIT.wrong("parts", {
     "rows are counted from 0": "[part - 1 for part in parts]",
     "changes the list of sizes": "isinstance(sizes, list) and sizes.clear() or parts",
 }) | SPLIT.wrong("order", {
-    "are in no split and others in two:": "shuffled(n, random.Random(seed))",
+    "are in no split, others more than once": "shuffled(n, random.Random(seed))",
     "does not shuffle the rows first": ["torch.arange(n)", "torch.arange(n).flip(0)"],
     "gives different splits when called again with the same seed": "torch.randperm(n)",
     "gives different splits when called again with seed 0":

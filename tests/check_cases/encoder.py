@@ -248,7 +248,9 @@ MLP_NUMBERS_WRONG = {
     "GELU is twice too large": of(MLP, act=lambda x: x * (1 + torch.erf(x / 2**0.5))),
     "uses erf(x) in": of(MLP, act=lambda x: (x + x * torch.erf(x)) * 0.5),
     "adds its input": of(MLP, forward=lambda self, x: x + MLP.forward(self, x)),
-    "normalizes its input": of(MLP, before=lambda x: F.layer_norm(x, x.shape[-1:])),
+    "normalizes its input": of(
+        MLP, before=lambda x: F.layer_norm(x, x.shape[-1:], None, None, 1e-6)
+    ),
 }
 MLP_WRONG = MLP_NUMBERS_WRONG | written("dim, hidden", globals(), {
     "detached nor frozen": "MLP(dim, hidden).requires_grad_(False)",

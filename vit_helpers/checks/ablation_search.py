@@ -198,7 +198,7 @@ def seeded(exercise: Exercise, answer: Function) -> None:
     """Raise Mistake unless the rates follow from the seed, also from 0 and a large one."""
     rates = partial(ask, partial(drawn, answer), 20, *DECADES)
     again = "gives different rates when called again with"
-    message = f"{again} the same seed: is the generator seeded with it?"
+    message = f"{again} the same seed: is a generator seeded with it, and passed to what draws?"
     reject_if(rates(3) != rates(3), message)
     message = f"{again} seed 0, but not with seed 3: is 0 taken for no seed?"
     reject_if(rates(0) != rates(0), message)
@@ -465,6 +465,8 @@ HALVING = Exercise(
             "winner": lambda got, right, *args: f"gives {got}, but {right} is left at the end",
         },
         hints={
+            "missing 1 required positional argument: 'epochs'": "score takes a candidate and a "
+            "number of epochs",
             "between instances of 'dict' and 'dict'": "With equal scores, sorting pairs compares "
             "the candidates. Give sorted a key",
             "unhashable type: 'dict'": "A candidate is a dictionary, which cannot be a key or be "

@@ -126,8 +126,8 @@ def complete(exercise: Exercise, answer: Function) -> None:
             bool((rows >= n).any()), f"gives row {rows.max()} for n = {n}; the last row is n - 1"
         )
         twice = n - rows.unique().numel()
-        overlap = "shuffle all n rows once, then cut that order"
-        reject_if(twice, f"{twice} of {n} rows are in no split and others in two: {overlap}")
+        once = "every row should be in exactly one"
+        reject_if(twice, f"{twice} of {n} rows are in no split, others more than once: {once}")
 
 
 def expect_steady(parts: Function) -> None:
@@ -136,7 +136,7 @@ def expect_steady(parts: Function) -> None:
     parts: (seed) -> the splits
     """
     again = "gives different splits when called again with"
-    message = f"{again} the same seed: is the generator seeded with it?"
+    message = f"{again} the same seed: is a generator seeded with it, and passed to what draws?"
     reject_if(not alike(parts, 3, 3), message)
     message = f"{again} seed 0, but not with seed 3: is 0 taken for no seed?"
     reject_if(not alike(parts, 0, 0), message)

@@ -113,8 +113,8 @@ LORA = Exercise(
         says="{when}: {message}",
         unknown="the result is not W x + b + scale B A x",
         hints={
-            "shapes cannot be multiplied": "Each token is a row of x, so W, A and B multiply from "
-            "the right, transposed, and A comes before B",
+            "shapes cannot be multiplied": "Each token is a row of x, so W and A multiply x from "
+            "the right, transposed, and then B what A gives",
             "Expected size for first two dimensions": "x may have more than two axes, of which "
             ".T turns all around. Multiply by W, A and B from the right, transposed",
         },

@@ -439,7 +439,7 @@ class Exercise:
             right, other_right = self.parts(self.reference, args), self.parts(self.reference, other)
             got, other_got = self.tried(answer, args), self.tried(answer, other)
             if part in right and got and other_got and not equal(right[part], other_right[part]):
-                alike.append(equal(got[part], other_got[part]))
+                alike.append(is_finite(got[part]) and equal(got[part], other_got[part]))
         return len(alike) >= ENOUGH and all(alike)
 
     def expect_own(
@@ -467,6 +467,11 @@ def forms(exercise: Exercise, answer: Function, cases: Sequence[Case] = ()) -> N
 def as_written(value: Any) -> Any:
     """Return a number as a reader writes it, without a decimal point if it is whole."""
     return int(value) if is_number(value) else value
+
+
+def is_finite(value: Any) -> bool:
+    """Tell whether a result has no NaN and nothing infinite, which tell nothing of their inputs."""
+    return not isinstance(value, Tensor) or bool(value.isfinite().all())
 
 
 def others_changed(x: Any, length: int, row: int) -> Any:

@@ -169,7 +169,7 @@ def trying(when: str) -> Iterator[None]:
 
 def raised_where(error: BaseException) -> str:
     """Write an error in one line, and what was tried when it was raised, if that is known."""
-    notes = getattr(error, "__notes__", [])
+    notes = [note for note in getattr(error, "__notes__", []) if note]
     return f"{raised(error).removesuffix('.')}, {notes[-1]}" if notes else raised(error)
 
 
