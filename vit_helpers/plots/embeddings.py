@@ -96,7 +96,8 @@ def draw_patch_similarity(
     """
     (H, W), P = image.shape[1:], patch_size
     numbers = [str(i) for i in range(H // P * (W // P))]
-    fig, axes = style.new_figure(9, 2.4, ncols=4, width_ratios=[1.5, 1.5, 1.5, 1])
+    fig, grid = style.new_figure(9, 6.2, nrows=2, ncols=2)
+    axes = grid.flatten()
     style.title_figure(fig, "Similar patches become similar tokens, even with random weights")
     draw_grid(draw_image(image, axes[0], "the patches"), (H, W), P)
     number_patches(axes[0], (H // P, W // P), P)
@@ -104,7 +105,7 @@ def draw_patch_similarity(
         values = similar[patch].reshape(H // P, W // P)
         _, drawn = draw_numbered_map(values, ax, f"{patch}, by {name}", patch, numbers)
         style.hide_axes(ax, f"{patch}, by {name}")
-    color_bar(drawn, axes[:3], "cosine", location="bottom", shrink=0.4)
+    color_bar(drawn, axes[2], "cosine", location="bottom")
     pairs = torch.ones_like(similar, dtype=torch.bool).triu(1)
     x, y = (similar[pairs] for similar in tables.values())
     axes[3].plot(x, y, ".", color=style.SERIES[0], markersize=4)

@@ -26,7 +26,7 @@ def draw_learned(tables: Mapping[str, Tensor], grid: tuple[int, int]) -> Picture
 
     tables: {when: (N, N)} of cosines;  grid: rows and columns of places
     """
-    fig, axes = style.new_figure(9, 4.7, ncols=len(tables))
+    fig, axes = style.new_figure(9, 4.5, ncols=len(tables), gridspec_kw={"wspace": 0.08})
     style.title_figure(fig, "In training, places that belong together become similar")
     for ax, (when, similar) in zip(axes, tables.items(), strict=True):
         _, drawn = draw_similarity(similar, grid, ax, when, low=-1, cmap=style.SIGNED)
