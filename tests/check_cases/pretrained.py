@@ -170,7 +170,7 @@ LORA_WRONG = LORA.wrong("give", {
     "subtracts": "F.linear(x, W - s * B @ A, b)",
     "scales the bias too": "F.linear(x, W + s * B @ A, s * b)",
     "no gradient": "(y + b + s * thin).detach()",
-    "from the right, transposed, and A comes before B":
+    "from the right, transposed, and then B what A gives":
         ["x @ W + b + s * x @ A.T @ B.T", "x @ W.T + b + s * x @ B.T @ A.T"],
     ".T turns all around": "(W @ x.T).T + b + s * (B @ (A @ x.T)).T",
     "computes B A, a matrix of 24 x 20 numbers": [
