@@ -230,8 +230,6 @@ def test_something_uses_every_function():
         "_ipython_display_",  # Jupyter calls these two
         "_repr_mimebundle_",
         "wrong_answers",  # the tests of checks call it
-        "read_filters",  # these two are stored for notebook 02
-        "read_position_similarity",
     }
 
 

@@ -69,9 +69,12 @@ def test_a_tint_is_between_white_and_the_color():
 
 
 def imported_plots(number):
-    """The modules of the folder that the notebook with this number imports"""
-    (path,) = (FOLDER.parents[1] / "notebooks").glob(f"{number}_*.ipynb")
-    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    """The modules of the folder that the page with this number imports, or its further page"""
+    notebooks = FOLDER.parents[1] / "notebooks"
+    paths = [*notebooks.glob(f"{number}_*.ipynb"), *notebooks.glob(f"further/{number}_*.ipynb")]
+    cells = [
+        cell for path in paths for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]
+    ]
     code = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
     by_name = re.findall(r"from vit_helpers\.plots\.(\w+) import", code)
     return {*by_name, *re.findall(r"from vit_helpers\.plots import (\w+)", code)}

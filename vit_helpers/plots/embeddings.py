@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from itertools import combinations
 
 import torch
+import torch.nn.functional as F
 from matplotlib.axes import Axes
 from torch import Tensor
 
-from vit_helpers.patches import patchify, unpatchify
 from vit_helpers.plots import style
 from vit_helpers.plots.canvas import arrow, draw_table, frame, new_canvas, product, short, write
 from vit_helpers.plots.embeddings_positions import draw_numbered_map
@@ -25,7 +25,8 @@ def draw_question(photo: Tensor, rows: int = 8, seed: int = 0) -> Picture:
     square = square[None, :, : P * rows, : P * rows]
     size = (P * rows, P * rows)
     order = torch.randperm(rows**2, generator=torch.Generator().manual_seed(seed))
-    shuffled = unpatchify(patchify(square, P)[:, order], P, size)
+    squares = F.unfold(square, P, stride=P)[:, :, order]
+    shuffled = F.fold(squares, size, P, stride=P)
     fig, axes = style.new_figure(8, 4, ncols=2)
     style.title_figure(fig, "The same squares, and only their places have changed")
     for ax, image, title in zip(

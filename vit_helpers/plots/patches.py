@@ -9,7 +9,6 @@ from matplotlib.collections import LineCollection
 from matplotlib.ticker import NullLocator, ScalarFormatter
 from torch import Tensor
 
-from vit_helpers.patches import patchify
 from vit_helpers.plots import style
 from vit_helpers.plots.figure import Picture
 from vit_helpers.plots.images import draw_box, draw_grid, draw_image
@@ -29,7 +28,7 @@ def draw_question(
     H, W = size
     photo = photo[:, :, : photo.shape[1] * W // H]
     reduced = F.interpolate(photo[None], size=size, mode="bicubic", antialias=True).clamp(0, 1)
-    patches = patchify(reduced, patch_size)[0]
+    patches = F.unfold(reduced, patch_size, stride=patch_size)[0].mT
     fig = style.blank_figure(9, 3.3, layout="constrained")
     style.title_figure(fig, "The ViT gets the pieces, one after another")
     grid = fig.add_gridspec(LINES, 2, width_ratios=[1, 1.7])

@@ -2,6 +2,7 @@
 
 exercise.py: an exercise whose answer is a function; modules.py: one whose answer is a module class
 compare.py : whether a result is right; contract.py: what every good answer respects
+proof.py   : which wrong answer of a table an answer is known to be
 traces.py  : what an answer leaves behind; report.py: lines for the learner
 learning.py: models, batches and optimizers, for answers that train
 """

@@ -25,7 +25,7 @@ from vit_helpers.checks.engine.compare import (
     same,
 )
 from vit_helpers.checks.engine.contract import RANDOM, expect_contract
-from vit_helpers.checks.engine.evidence import ENOUGH, known_by_numbers, known_by_shape, same_shape
+from vit_helpers.checks.engine.proof import ENOUGH, known_by_numbers, known_by_shape, same_shape
 from vit_helpers.checks.engine.report import (
     Function,
     Mistake,
@@ -169,7 +169,7 @@ class Exercise:
                tried in this order. The contract is tried in the idea that holds
                `expect_contract`, or in the last
     mistakes : {message: a whole wrong answer}; one that gives what the answer gives is named, if
-               two tries agree and none differs (`evidence`). A message may hold {when}, and {0},
+               two tries agree and none differs (`proof`). A message may hold {when}, and {0},
                {1}, ... for the arguments
     """
 

@@ -22,7 +22,7 @@ from vit_helpers.checks.engine.compare import (
     gradients,
     same,
 )
-from vit_helpers.checks.engine.evidence import ENOUGH
+from vit_helpers.checks.engine.proof import ENOUGH
 from vit_helpers.checks.engine.report import Function, Mistake, reject_if, run_check, short
 from vit_helpers.checks.engine.traces import ask
 
