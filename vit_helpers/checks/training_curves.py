@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from vit_helpers.checks.engine.choices import blank, check_choices
 from vit_helpers.checks.engine.report import report, short
 from vit_helpers.checks.mysteries import FAULTS, RUNS
 
@@ -62,24 +63,7 @@ def check_reading(answer: Any) -> bool:
 
     returns: True when all are right
     """
-    if answer is None or (isinstance(answer, dict) and all(blank(x) for x in answer.values())):
-        return report(" ", "reading", "not written yet")
-    if not isinstance(answer, dict):
-        return report(
-            "x", "reading", f'got {short(answer)}; pass a dictionary, {{"A": "...", "B": ...}}'
-        )
-    entries = {str(key).strip().upper(): value for key, value in answer.items()}
-    for key in entries.keys() - RUNS.keys():
-        report("x", "reading", f"there is no run {key}; the runs are {', '.join(RUNS)}")
-    right = [read_one(letter, entries.get(letter)) for letter in RUNS]
-    return all(right) and entries.keys() == RUNS.keys()
-
-
-def blank(entry: Any) -> bool:
-    """Tell whether nothing was filled in."""
-    return (
-        entry is None or entry is ... or (isinstance(entry, str) and entry.strip() in ("", "..."))
-    )
+    return check_choices("reading", answer, RUNS, read_one)
 
 
 def read_one(letter: str, entry: Any) -> bool:

@@ -13,8 +13,8 @@ from typing import Any
 
 import torch
 
+from vit_helpers.checks.engine.choices import blank, check_choices
 from vit_helpers.checks.engine.report import report, short
-from vit_helpers.checks.training_curves import blank
 from vit_helpers.data import load
 from vit_helpers.training import fit
 from vit_helpers.training.recipe import Recipe
@@ -130,16 +130,8 @@ def check_repair(answer: Any) -> bool:
 
     returns: True when all are right
     """
-    if answer is None or (isinstance(answer, dict) and all(map(blank, answer.values()))):
-        return report(" ", "repair", "not written yet")
-    if not isinstance(answer, dict):
-        wish = 'pass a dictionary, {"F": "...", "G": ...}'
-        return report("x", "repair", f"got {short(answer)}; {wish}")
-    entries = {str(key).strip().upper(): value for key, value in answer.items()}
-    for key in entries.keys() - RUNS.keys():
-        report("x", "repair", f"there is no run {key}; the runs are {', '.join(RUNS)}")
-    right = [check_one(letter, entries.get(letter)) for letter in RUNS]
-    return all(right) and entries.keys() == RUNS.keys()
+    example = '{"F": "...", "G": ...}'
+    return check_choices("repair", answer, RUNS, check_one, example=example)
 
 
 def check_one(letter: str, entry: Any) -> bool:

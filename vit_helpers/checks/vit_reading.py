@@ -2,6 +2,7 @@
 
 from typing import Any, NamedTuple
 
+from vit_helpers.checks.engine.choices import blank, check_choices
 from vit_helpers.checks.engine.report import report, short
 
 VERSION = "1.0.31"  # of timm, Apache License 2.0; the file is timm/models/vision_transformer.py
@@ -102,21 +103,8 @@ def check_equations(answer: Any) -> bool:
 
     returns: True when all are right
     """
-    if answer is None or (isinstance(answer, dict) and all(map(blank, answer.values()))):
-        return report(" ", "equations", "not written yet")
-    if not isinstance(answer, dict):
-        message = f'got {short(answer)}; pass a dictionary, {{"A": 1, "B": ...}}'
-        return report("x", "equations", message)
-    entries = {str(key).strip().upper(): value for key, value in answer.items()}
-    for key in entries.keys() - LINES.keys():
-        report("x", "equations", f"there is no line {key}; the lines are {', '.join(LINES)}")
-    right = [check_line(letter, entries.get(letter)) for letter in LINES]
-    return all(right) and entries.keys() == LINES.keys()
-
-
-def blank(entry: Any) -> bool:
-    """Tell whether nothing was filled in."""
-    return entry is None or entry is ... or str(entry).strip() in ("", "...")
+    example = '{"A": 1, "B": ...}'
+    return check_choices("equations", answer, LINES, check_line, "line", example)
 
 
 def check_line(letter: str, entry: Any) -> bool:
