@@ -31,7 +31,7 @@ BESIDE = [
     if (ROOT / f"{name}.md").exists()
 ]
 LESSONS = lessons()
-IN_ORDER = sorted([*LESSONS, *further_pages()], key=lambda path: (path.name, path not in LESSONS))
+IN_ORDER = [*LESSONS, *further_pages()]
 
 
 def command(*words, root=ROOT):
@@ -167,7 +167,7 @@ def test_the_theme_leads_through_the_series_in_its_order(site):
     assert order == [page_name(path) for path in IN_ORDER]
 
 
-def test_a_further_page_stands_under_its_core_page_in_the_table_of_contents(site):
+def test_further_pages_stand_after_the_core_pages_in_the_table_of_contents(site):
     sidebar = (site / "readme.html").read_text(encoding="utf-8").partition("bd-sidebar-primary")[2]
     entry = r'<li class="toctree-l1"><a[^>]* href="(notebooks/(?:further/)?\d\d_\w+)\.html">'
     listed = re.findall(rf"{entry}\s*([^<]+?)\s*</a>", sidebar)
