@@ -34,6 +34,7 @@ from vit_helpers.plots.animation import (
     palette,
     slot,
 )
+from vit_helpers.plots.inspection_heads import draw_lines
 from vit_helpers.pretrained import load_pretrained
 
 STORED = Path(__file__).parents[1] / "images" / "00_start_here" / "reading.gif"
@@ -265,3 +266,9 @@ def test_a_notebook_shows_the_last_frame_of_all(made_up, real):
         assert np.array_equal(np.asarray(canvas.buffer_rgba())[..., :3], np.asarray(last))
         said = [text.get_text() for text in figure.axes[0].texts]
         assert f"{reading.fractions[-1]:.0%} of its attention is on the digit" in said
+
+
+def test_a_moment_becomes_a_picture_with_its_key(made_up):
+    picture, plain = draw_lines(made_up), draw_moment(made_up)
+    texts = {text.get_text() for text in picture.figure.texts}
+    assert texts > {text.get_text() for text in plain.texts}  # and the key

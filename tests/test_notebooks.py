@@ -303,8 +303,6 @@ ELSEWHERE = {
     "06_data, 2": "0.94 0.9880 0.9649 0.971",
     "06_data, 3": "0.006",  # 1/180
     "07_training, A": "0.50",  # what notebook 00 prints
-    "08_inspection, 2": "0.53 0.67",  # read off the figure
-    "08_inspection, 4": "0.75 0.74",  # of single models, in localization.csv
     "09_pretrained, 3": "0.79 0.80",  # other values, tried by hand
     "09_pretrained, 4": "0.299 0.396",  # printed in the first section
     "09_pretrained, 5": "0.376",  # of the digits' pixels

@@ -22,6 +22,7 @@ from vit_helpers.plots import (
     encoder_stacks,
     images,
     inspection,
+    inspection_heads,
     scaling,
     style,
     training,
@@ -207,6 +208,14 @@ DRAWN = {  # figures in which several colors carry a meaning, each with as many 
         {"rate": pd.DataFrame([[0, 3], [4, 5]], index=["a", "b"])}, runs=5
     ),
     "draw_sorted_weights": lambda: encoder_stacks.draw_sorted_weights({"a": torch.rand(9)}),
+    "draw_scores": lambda: inspection.draw_forest(
+        {name: {"mean": 0.5, "low": 0.4, "high": 0.6} for name in "abc"}, ["a"]
+    ),
+    "draw_deletion": lambda: inspection.draw_deletion(
+        range(3), {name: torch.rand(2, 3) for name in "abcdefg"}, ["a", "b", "c"]
+    ),
+    "draw_probes": lambda: inspection_heads.draw_probes({"a": [0.1, 0.2], "b": [0.1, 0.1]}),
+    "draw_norms": lambda: inspection_heads.draw_norms({"a": torch.rand(9), "b": torch.rand(9)}),
     "draw_bars": lambda: images.draw_bars([0.1, 0.9], ["a", "b"], chosen=1),
     "draw_model": model_figure,
     "draw_stacks": lambda: scaling.draw_stacks({"one": PARTS, "two": PARTS}),

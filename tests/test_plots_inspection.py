@@ -1,23 +1,25 @@
+from types import SimpleNamespace
+
 import matplotlib.pyplot as plt
 import pytest
 import torch
-from test_localization import table
 
 from vit_helpers.plots import style
 from vit_helpers.plots.explorer import draw_choice, draw_reading, tell_choice
 from vit_helpers.plots.inspection import (
     TOP,
-    draw_depth,
-    draw_differences,
-    draw_distances,
+    draw_deletion,
+    draw_forest,
     draw_heads,
     draw_maps,
+    draw_question,
     draw_row_as_map,
     draw_scaled_heads,
-    draw_scores,
+    share,
 )
-from vit_helpers.plots.inspection_photos import draw_photos
-from vit_helpers.results.localization import RIVALS, SCORES, compare_methods, summarize_scores
+from vit_helpers.plots.inspection_heads import draw_distances, draw_norms, draw_probes
+from vit_helpers.plots.inspection_photos import draw_filters, draw_photos, draw_positions
+from vit_helpers.vit import ViT, ViTConfig
 
 
 @pytest.fixture(autouse=True)
@@ -42,26 +44,54 @@ def areas(ax):
     return [patch.get_width() * patch.get_height() / 16 for patch in ax.patches if patch.get_fill()]
 
 
+def title_of(picture):
+    return picture.figure.get_suptitle()
+
+
+def test_the_question_shows_a_map_of_the_model_and_one_of_the_ink():
+    torch.manual_seed(0)
+    model = ViT(ViTConfig.from_name("mini/4", image_size=(8, 12), in_chans=1, num_classes=3))
+    images = torch.zeros(2, 1, 8, 12)
+    images[1, 0, 5:, 8:] = 0.5  # 3 x 4 pixels of ink in the last patch
+    data = SimpleNamespace(validation=SimpleNamespace(images=images))
+    preprocess = SimpleNamespace(normalize=lambda x: 2 * x - 1)
+    picture = draw_question((model.eval(), preprocess, ["a", "b", "c"]), data, 1)
+    image, first, second = picture.figure.axes
+    assert len(image.images) == 1 and not image.patches
+    with torch.no_grad():
+        weights = model.attention_weights(preprocess.normalize(images[1:]))
+    flow = torch.eye(7)
+    for layer in weights:
+        flow = (0.5 * torch.eye(7) + 0.5 * layer[0].mean(dim=0)) @ flow
+    rollout = flow[0, 1:] / flow[0, 1:].sum()
+    near = torch.tensor([[2.0, 1, 0]]).square() + torch.tensor([[1.0], [0]])  # from that patch
+    ink = (-near / 2).exp().flatten()
+    wanted = torch.stack([rollout, ink / ink.sum()])
+    for ax, each in zip((first, second), wanted / wanted.max(), strict=True):
+        assert areas(ax) == pytest.approx(each.tolist(), rel=1e-4)
+
+
 def test_all_heads_of_all_blocks_share_one_scale(image, maps):
-    fig = draw_heads(image, maps, 4, notes=[["a", "b"], ["c", "d"]])
-    top = maps[0].max().item()
-    drawn = [areas(ax) for ax in fig.axes]
-    assert drawn == [
-        pytest.approx([x / top for x in head.flatten().tolist()])
-        for block in maps
-        for head in block
-    ]
-    titles = [ax.get_title(loc="left") for ax in fig.axes]
-    assert titles == ["head 1, a", "head 2, b", "c", "d"]
-    words = [text for ax in fig.axes for text in ax.texts]
-    assert [text.get_text() for text in words] == ["block 1", "block 2"] and all(
-        text.get_visible() for text in words
-    )
+    notes = [["a", "b"], ["c", "d"]]
+    picture = draw_heads(image, maps, 4, ["block 1", "block 2"], notes, top=2)
+    axes = picture.figure.axes
+    wanted = [[x / 2 for x in head.flatten().tolist()] for block in maps for head in block]
+    assert [areas(ax) for ax in axes] == [pytest.approx(each) for each in wanted]
+    assert [ax.get_title() for ax in axes] == ["head 1, a", "head 2, b", "c", "d"]
+    words = [text for ax in axes for text in ax.texts]
+    assert [text.get_text() for text in words] == ["block 1", "block 2"]
+    assert all(text.get_visible() for text in words)
+    largest = max(block.max().item() for block in maps)
+    assert f"the largest weight is {largest:.2f}" in picture.alt
+    framed = draw_heads(image, maps[:1], 4, ["block 1"], query=(1, 2))
+    assert title_of(framed).startswith("Framed patch")
+    (frame,) = [patch for patch in framed.figure.axes[0].patches if not patch.get_fill()]
+    assert frame.get_bbox().bounds == (7.5, 3.5, 4, 4)
 
 
 def test_the_map_of_the_opening_is_row_0_without_its_first_weight(image):
     weights = torch.rand(13, 13, generator=torch.Generator().manual_seed(2)) / 5
-    fig = draw_row_as_map(image, weights, (3, 4), top=0.3)
+    fig = draw_row_as_map(image, weights, (3, 4), top=0.3).figure
     strip, folded, matrix = fig.axes[:3]
     assert torch.equal(torch.as_tensor(matrix.images[0].get_array()), weights)
     assert torch.equal(torch.as_tensor(strip.images[0].get_array()), weights[:1])
@@ -69,89 +99,103 @@ def test_the_map_of_the_opening_is_row_0_without_its_first_weight(image):
     assert [text.get_text() for text in folded.texts] == ["1 to 4", "5 to 8", "9 to 12"]
 
 
+def test_the_grid_of_the_opening_is_a_square_unless_it_is_given():
+    weights = torch.rand(10, 10, requires_grad=True)  # as a model returns them
+    picture = draw_row_as_map(torch.rand(1, 12, 12), weights / 10)
+    assert "3 by 3 patches" in picture.alt
+
+
+def test_shares_are_of_positive_numbers():
+    maps = torch.tensor([[[1.0, 3.0], [-2.0, 0.0]], [[0.0, 0.0], [0.0, 0.0]]])
+    assert share(maps).tolist() == [[[0.25, 0.75], [0, 0]], [[0, 0], [0, 0]]]
+
+
 def test_maps_are_drawn_with_the_frames_of_their_objects(image):
-    shares = {"one": torch.full((2, 3, 4), 1 / 12), "two": torch.rand(2, 3, 4)}
+    maps = {"one": torch.ones(2, 3, 4), "two": torch.rand(2, 3, 4)}
     boxes = torch.tensor([[1, 2, 6, 6], [4, 4, 8, 8]])
-    fig = draw_maps(torch.stack([image, image]), shares, boxes, ["a", "b"], top=0.5, name="share")
-    assert len(fig.axes) == 4 and areas(fig.axes[0]) == pytest.approx([1 / 6] * 12)
-    frame = [patch for patch in fig.axes[3].patches if not patch.get_fill()]
-    assert [one.get_bbox().bounds for one in frame] == [(3.5, 3.5, 8, 8)]
-    assert [ax.get_title() for ax in fig.axes] == ["a", "b", "", ""]
+    picture = draw_maps(torch.stack([image, image]), maps, boxes, ["a", "b"], top=0.5)
+    axes = picture.figure.axes
+    assert len(axes) == 4 and areas(axes[0]) == pytest.approx([1 / 6] * 12)
+    frame = [patch for patch in axes[3].patches if not patch.get_fill()]
+    assert [each.get_bbox().bounds for each in frame] == [(3.5, 3.5, 8, 8)]
+    assert [ax.get_title() for ax in axes] == ["a", "b", "", ""]
+    assert title_of(picture) == "Each method draws a map of its own"
+
+
+def test_a_map_of_zeros_is_said_to_be_none(image):
+    maps = {"Grad-CAM after\nthe last block": torch.zeros(2, 3, 4), "other": torch.ones(2, 3, 4)}
+    picture = draw_maps(torch.stack([image, image]), maps, torch.tensor([[0, 0, 4, 4]] * 2))
+    assert title_of(picture) == "Grad-CAM after the last block: no map at all"
+    assert sum(areas(picture.figure.axes[0])) == 0
+    assert "The row of Grad-CAM after the last block has no squares." in picture.alt
 
 
 def test_a_numbered_circle_for_every_head():
-    ax = draw_distances(torch.tensor([[1.0, 2.0], [3.0, 4.0], [0.5, 6.0]]))
+    picture = draw_distances(torch.tensor([[1.0, 2.0], [3.0, 4.0], [0.5, 6.0]]), uniform=5)
+    (ax,) = picture.figure.axes
     heights = [line.get_ydata()[0] for line in ax.lines]
-    assert heights == pytest.approx([1, 2, 3, 4, 0.5, 6]) and ax.get_ylim()[0] == 0
-    assert [text.get_text() for text in ax.texts] == ["1", "2"] * 3
+    assert heights == pytest.approx([1, 2, 3, 4, 0.5, 6, 5]) and ax.get_ylim()[0] == 0
+    assert [text.get_text() for text in ax.texts] == ["1", "2"] * 3 + ["uniform weights"]
+    title = ax.get_title(loc="left")
+    assert title == "The nearest head is in block 3, block 2 looks farthest"
 
 
-NAMES = {"inside": "fraction inside", "pointing_game": "pointing game", "rank": "rank score"}
+def line(mean, half):
+    return {"mean": mean, "low": mean - half, "high": mean + half}
 
 
-def test_scores_are_dots_and_a_rival_is_a_line():
-    summary = summarize_scores(table())
-    fig = draw_scores(summary, NAMES, RIVALS[-1])
-    assert [ax.get_title(loc="left") for ax in fig.axes] == list(NAMES.values())
-    for ax, score in zip(fig.axes, NAMES, strict=True):
-        dots = {line.get_label(): list(line.get_xdata()) for line in ax.lines}
-        for kind in ("trained", "untrained"):
-            assert dots[f"{kind} models"] == pytest.approx(
-                summary.loc[(score, kind, "rollout"), "each"]
-            )
-        means = [summary.loc[(score, "none", rival), "mean"] for rival in RIVALS]
-        assert dots["no model"] == pytest.approx(means)
-        assert dots["no model: ink, blurred"] == pytest.approx(2 * means[-1:])
-    said = [text.get_text() for text in fig.legends[0].get_texts()]
-    wanted = {
-        "trained models",
-        "untrained models",
-        "95% interval, trained",
-        "no model",
-        "no model: ink, blurred",
-    }
-    assert set(said) == wanted
+def test_scores_are_sorted_and_the_best_control_is_a_line():
+    lines = {"a": line(0.95, 0.02), "ink": line(0.96, 0.01), "b": line(0.1, 0.05)}
+    lines["center"] = line(0.6, 0.02)
+    picture = draw_forest(lines, ["ink", "center"])
+    (ax,) = picture.figure.axes
+    names = ["b  0.10", "center  0.60", "a  0.95", "ink  0.96"]  # from the bottom
+    assert [text.get_text() for text in ax.texts] == names
+    assert [text.get_position()[1] for text in ax.texts] == [0, 1, 2, 3]
+    rival, *rest = ax.lines
+    assert rival.get_xdata() == [0.96, 0.96]
+    spans = [tuple(each.get_xdata()) for each in rest[::2]]
+    wanted = [(lines[n]["low"], lines[n]["high"]) for n in ("b", "center", "a", "ink")]
+    assert spans == [pytest.approx(span) for span in wanted]
+    assert ax.get_title(loc="left") == "No map is clearly ahead of ink"
+    ahead = draw_forest(lines | {"a": line(0.99, 0.01)}, ["ink", "center"]).figure.axes[0]
+    assert ahead.get_title(loc="left") == "Scores of maps"
 
 
-def test_differences_have_their_intervals_on_the_scale():
-    compared = compare_methods(table(gain=0.1))
-    left, right = draw_differences(
-        compared, {score: NAMES[score] for score in SCORES}, RIVALS, limit=0.5
-    ).axes
-    for ax, score in ((left, "pointing_game"), (right, "rank")):
-        spans = [tuple(line.get_xdata()) for line in ax.lines[1:] if len(line.get_xdata()) == 2]
-        wanted = [
-            tuple(compared.loc[(rival, score, "rollout"), ["low", "high"]]) for rival in RIVALS
-        ]
-        assert spans == [pytest.approx(one) for one in wanted]
-    for line in (line for line in left.lines if len(line.get_xdata()) == 1):
-        rival = next(
-            one
-            for one in RIVALS
-            if compared.loc[(one, "pointing_game", "rollout"), "mean"] == line.get_xdata()[0]
-        )
-        significant = compared.loc[(rival, "pointing_game", "rollout"), "holm"] < 0.05
-        assert (line.get_markerfacecolor() == line.get_color()) == significant
-    off = draw_differences(
-        compare_methods(table(gain=0.4)), {"rank": "rank"}, RIVALS, limit=0.1
-    ).axes[0]
-    assert len(off.texts) == 3  # off the scale: a number at its edge
+def test_deletion_curves_are_means_and_their_names_are_in_order():
+    curves = {"ink": torch.tensor([[1, 0.5, 0.2], [1, 0.7, 0.4]])}
+    curves |= {"slow": torch.tensor([[1, 0.9, 0.8]]), "fast": torch.tensor([[1, 0.1, 0.0]])}
+    picture = draw_deletion((0, 1, 2), curves, ["ink"])
+    (ax,) = picture.figure.axes
+    drawn = [list(each.get_ydata()) for each in ax.lines[:3]]
+    assert drawn == [pytest.approx(y) for y in ([1, 0.1, 0], [1, 0.6, 0.3], [1, 0.9, 0.8])]
+    assert [text.get_text() for text in ax.texts] == ["fast", "ink", "slow"]
+    assert ax.get_title(loc="left") == "Answers fall fastest in the order of fast"
+    assert "fast 0.10, ink 0.60, slow 0.90" in picture.alt
 
 
-def test_depth_and_scaled_heads_show_their_numbers(image):
+def test_probes_and_norms_show_their_numbers():
     shares = {"class token": [0.2, 0.9], "patches": [0.3, 0.5]}
-    left, _, right = draw_depth(image, torch.tensor([[0.25, 0.75], [0.0, 1.0]]), "ab", shares).axes
-    assert [list(line.get_ydata()) for line in left.lines] == list(shares.values())
-    assert [text.get_text() for text in right.texts] == ["25", "75", "0", "100"]
-    assert [line.get_color() for line in left.lines] == [style.CLASS_TOKEN, style.PATCH]
+    (ax,) = draw_probes(shares).figure.axes
+    assert [list(each.get_ydata()) for each in ax.lines] == list(shares.values())
+    assert [each.get_color() for each in ax.lines] == [style.CLASS_TOKEN, style.PATCH]
+    assert ax.get_title(loc="left") == "Accuracy grows with depth"
+    ahead = draw_probes({"class token": [0.4, 0.9], "patches": [0.3, 0.5]}).figure.axes[0]
+    assert ahead.get_title(loc="left") == "The class token is ahead after every block"
+    norms = {"embeddings": torch.tensor([1.0, 2, 3]), "after block 1": torch.tensor([2.0, 4, 10])}
+    (ax,) = draw_norms(norms).figure.axes
+    dots, median = ax.lines[:2]
+    assert list(dots.get_xdata()) == [1, 2, 3] and list(median.get_xdata()) == [2, 2]
+    assert ax.get_title(loc="left") == "No outliers: the largest norm is 2.5 times the median"
+
+
+def test_scaled_heads_show_their_numbers(image):
     scales = {"own": torch.rand(2, 3, 4), "one": torch.rand(2, 3, 4)}
-    seen, *own, empty, first, second = draw_scaled_heads(image, scales, [1, 0.5], ["a", "b"]).axes[
-        :6
-    ]
+    picture = draw_scaled_heads(image, scales, [1, 0.5], ["a", "b"])
+    seen, *own, empty, first, second = picture.figure.axes[:6]
     assert len(seen.images) == 1 and not empty.images
-    assert [ax.images[0].get_clim() for ax in (*own, first, second)] == [(0, 1)] * 2 + [
-        (0, 0.5)
-    ] * 2
+    limits = [ax.images[0].get_clim() for ax in (*own, first, second)]
+    assert limits == [(0, 1)] * 2 + [(0, 0.5)] * 2
     maps = [torch.tensor(ax.images[0].get_array()) for ax in (*own, first, second)]
     torch.testing.assert_close(maps, [*scales["own"], *scales["one"]])
 
@@ -194,14 +238,29 @@ def test_a_reading_shows_drawing_pixels_and_a_bar_for_each_class():
 
 def test_photos_have_a_row_each_and_all_maps_one_scale():
     images, maps = torch.rand(2, 3, 8, 8), torch.tensor([[[1.0, 1], [1, 1]], [[1, 1], [1, 13]]])
-    fig = draw_photos(["one", "two"], [("as seen", images, None), ("map", images, maps)], top=3)
-    *drawn, bar = fig.axes
-    assert [ax.get_title() for ax in drawn] == ["as seen", "map", "", ""]
+    drawn = draw_photos(images, {"map": maps}, ["one", "two"], top=3).figure.axes
+    assert [ax.get_title() for ax in drawn] == ["the photo", "map", "", ""]
     assert [ax.texts[0].get_text() for ax in drawn[::2]] == ["one", "two"]
     # 13 is 3.25 times the mean
     for ax, above in zip(drawn[1::2], ([[0, 0], [0, 0]], [[0, 0], [0, 2]]), strict=True):
         assert ax.images[1].get_array().tolist() == above and ax.images[1].get_clim() == (0, 2)
     assert [len(ax.images) for ax in drawn] == [1, 2, 1, 2]
-    frames = [(box.get_xy(), box.get_width(), box.get_linewidth()) for box in drawn[3].patches]
-    assert len(frames) == 4 and frames[0] == ((3.5, 3.5), 4, 2.5)  # the largest of four patches
-    assert [label.get_text() for label in bar.get_yticklabels()] == ["1", "2", "3 or\nmore"]
+
+
+def test_filters_are_numbered_through_their_groups():
+    patterns = torch.randn(5, 3, 4, 4)
+    axes = draw_filters(patterns, {"smooth": 2, "fine": 3}, columns=3).figure.axes
+    assert [ax.get_title() for ax in axes] == ["1", "2", "", "3", "4", "5"]
+    assert [len(ax.images) for ax in axes] == [1, 1, 0, 1, 1, 1]
+    shown = torch.tensor(axes[3].images[0].get_array())  # (P, P, C)
+    wanted = 0.5 + 0.5 * patterns[2] / patterns[2].abs().max()
+    torch.testing.assert_close(shown, wanted.permute(1, 2, 0))
+
+
+def test_positions_have_a_map_each():
+    similar = torch.linspace(-1, 1, 36).reshape(6, 6)
+    ax, bar = draw_positions(similar, (2, 3)).figure.axes
+    canvas = torch.tensor(ax.images[0].get_array().filled(float("nan")))
+    torch.testing.assert_close(canvas[:2, :3].flatten(), similar[0])
+    torch.testing.assert_close(canvas[3:5, 8:11].flatten(), similar[5])
+    assert bar.get_ylabel() == "cosine similarity"

@@ -1,4 +1,4 @@
-"""Looking inside a trained ViT: attention maps, rollout, features, occlusion, localization."""
+"""Looking inside a trained ViT: attention maps, rollout, Grad-CAM, features, occlusion, scores."""
 
 from vit_helpers.inspection.attention_maps import (
     attention_distance,
@@ -6,7 +6,15 @@ from vit_helpers.inspection.attention_maps import (
     class_tokens,
     entropy,
 )
+from vit_helpers.inspection.deletion import cover_largest, survival
 from vit_helpers.inspection.features import filters, occlusion, position_similarity, token_layers
+from vit_helpers.inspection.grad_cam import (
+    grad_cam,
+    integrated_gradients,
+    layer_cam,
+    layer_gradients,
+    pixel_gradients,
+)
 from vit_helpers.inspection.rollout import attention_gradients, gradient_rollout, rollout
 
 __all__ = [
@@ -14,11 +22,18 @@ __all__ = [
     "attention_gradients",
     "attention_map",
     "class_tokens",
+    "cover_largest",
     "entropy",
     "filters",
+    "grad_cam",
     "gradient_rollout",
+    "integrated_gradients",
+    "layer_cam",
+    "layer_gradients",
     "occlusion",
+    "pixel_gradients",
     "position_similarity",
     "rollout",
+    "survival",
     "token_layers",
 ]

@@ -55,6 +55,19 @@ def pixel_map(
     return F.avg_pool2d(maps, 3, stride=1, padding=1) if blurred else maps
 
 
+def ink_map(model: ViT, images: Tensor, classes: Tensor, width: float) -> Tensor:
+    """A control: the ink of each patch, blurred by a Gaussian of so many patches' width.
+
+    Unlike the blur of `pixel_map`, it needs not know how large the object is.
+
+    width: its standard deviation, in patches
+    """
+    ink = pixel_map(model, images, classes, "ink", blurred=False)
+    steps = (torch.arange(n, dtype=ink.dtype) for n in model.config.grid)
+    down, across = ((-((x[:, None] - x) / width).square() / 2).exp() for x in steps)
+    return down @ ink @ across
+
+
 METHODS: dict[str, Method] = {
     "attention, first block": partial(
         attention_method, combine=lambda layers: layers[0].mean(dim=1)

@@ -17,7 +17,7 @@ two:
 05 vit, vit_attention
 06 data, data_pipeline
 07 training, training_loop
-08 inspection, inspection_photos
+08 inspection, inspection_heads, inspection_photos
 09 pretrained
 10 ablation, ablation_errors
 11 scaling, scaling_distributed

@@ -1,63 +1,94 @@
-"""Notebook 08: photos with maps laid over them."""
+"""Notebook 08, further: a model of photos, its filters, its positions, maps over photos."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from torch import Tensor
 
 from vit_helpers.plots import style
-from vit_helpers.plots.images import color_bar, draw_box, draw_image, draw_over
+from vit_helpers.plots.embeddings_positions import draw_similarity, frame_maps
+from vit_helpers.plots.figure import Picture
+from vit_helpers.plots.images import color_bar, draw_image, draw_over, name_row
+
+
+def draw_filters(patterns: Tensor, groups: Mapping[str, int], columns: int = 10) -> Picture:
+    """Draw patterns of filters, a row or more for each group, with the group's name.
+
+    patterns: (n, C, P, P), each scaled by its largest number;  groups: {name: how many}, in order
+    """
+    sizes = list(groups.values())
+    fig = style.blank_figure(9, 1.15 * len(groups) + 0.6, layout="constrained")
+    style.title_figure(fig, "The first patterns are smooth and colored, the next ones fine")
+    axes = fig.subplots(len(groups), columns, squeeze=False)
+    start = 0
+    for line, (name, count) in zip(axes, groups.items(), strict=True):
+        for i, ax in enumerate(line):
+            style.hide_axes(ax)
+            if i < count:
+                pattern = patterns[start + i]
+                draw_image(0.5 + 0.5 * pattern / pattern.abs().max(), ax)
+                number = str(start + i + 1)
+                ax.set_title(number, fontsize=style.TEXT_SIZE, color=style.TEXT)
+        name_row(line[0], name, 0.15)
+        start += count
+    fig.supxlabel("gray: a weight of 0", fontsize=style.TEXT_SIZE)
+    return Picture(
+        fig,
+        "The principal components of a model's patch filters, in groups.",
+        f"{sum(sizes)} numbered patterns of a few pixels in {len(groups)} rows: "
+        f"{'; '.join(name.replace(chr(10), ' ') for name in groups)}.",
+    )
+
+
+def draw_positions(similar: Tensor, grid: tuple[int, int]) -> Picture:
+    """Draw how similar the position embeddings of all places are, a small map for each.
+
+    similar: (N, N) of cosines;  grid: rows and columns of places
+    """
+    fig, ax = style.new_figure(7.6, 6)
+    title = "Every position resembles its neighbors"
+    _, drawn = draw_similarity(similar, grid, ax, title, low=-1, cmap=style.SIGNED)
+    color_bar(drawn, frame_maps(ax, grid), "cosine similarity")
+    return Picture(
+        fig,
+        "A small map for each position, of the cosine similarity of its embedding to all others.",
+        f"{grid[0]} by {grid[1]} small maps, one for each position: each is darkest red at its own "
+        "place and red around it, in the top and bottom rows along the whole row, and in the "
+        "outer columns also at the mirrored position.",
+    )
 
 
 def draw_photos(
-    photos: Sequence[str], columns: Sequence[tuple[str, Tensor, Tensor | None]], top: float = 4
-) -> Figure:
-    """Draw a row for each photo: the images, and maps over them, all on one scale.
+    images: Tensor, maps: Mapping[str, Tensor], names: Sequence[str], top: float = 4
+) -> Picture:
+    """Draw photos in a row each, alone and below maps that are all on one scale.
 
     A map is drawn where it is above its mean.
 
-    Frames mark the five largest patches of each map, a thick one the largest.
-
-    photos : the names of those that are drawn, the first ones
-    columns: title, images (B, C, H, W), and maps (B, rows, cols), or None for the images alone
-    top    : the multiple of a map's mean that is drawn darkest, and all above it
+    images: (B, C, H, W);  maps: {name: (B, rows, cols)};  names: of the photos
+    top   : the multiple of a map's mean that is drawn darkest, and all above it
     """
-    side = min(8.2 / len(columns), 1.8)
-    size = side * len(columns) + 1.5, len(photos) * side + 0.4
-    fig, axes = style.new_figure(*size, nrows=len(photos), ncols=len(columns), squeeze=False)
-    for line, (title, images, maps) in zip(axes.T, columns, strict=True):
-        line[0].set_title(title, fontsize=style.TEXT_SIZE, color=style.TEXT)
-        for row, ax in enumerate(line):
-            if maps is None:
-                draw_image(images[row], ax)
-            else:
-                times = maps[row] / maps[row].mean()
-                drawn = draw_over(images[row], (times - 1).clamp(0, top - 1), ax, top=top - 1)[1]
-                frame_largest(ax, times, images[row].shape[1] // len(times))
-    for row, name in enumerate(photos):
-        beside = {
-            "transform": axes[row, 0].transAxes,
-            "rotation": 90,
-            "ha": "right",
-            "va": "center",
-        }
-        axes[row, 0].text(-0.05, 0.5, name, fontsize=style.TEXT_SIZE, color=style.TEXT, **beside)
-    bar = color_bar(drawn, axes, "times the mean of a map\n(frames: its five largest)", "max")
-    bar.set_ticks(range(int(top)), labels=[*range(1, int(top)), f"{top:g} or\nmore"])
-    bar.ax.set_facecolor("0.85")  # as the images below the veil, on average
-    return fig
+    count = len(maps) + 1
+    fig, axes = style.new_figure(9, 3 * len(names) + 0.9, nrows=len(names), ncols=count)
+    style.title_figure(fig, "Maps that may look convincing, and have no control")
+    for row, name in enumerate(names):
+        draw_image(images[row], axes[row, 0])
+        name_row(axes[row, 0], name, 0.04, rotation=90)
+        for ax, heat in zip(axes[row, 1:], maps.values(), strict=True):
+            draw_veil(images[row], heat[row], ax, top)
+    for ax, title in zip(axes[0], ("the photo", *maps), strict=True):
+        ax.set_title(title, fontsize=style.TEXT_SIZE, color=style.TEXT)
+    text = f"opacity: from the mean of a map (none) to {top:g} times the mean or more (full)"
+    fig.supxlabel(text, fontsize=style.TEXT_SIZE)
+    return Picture(
+        fig,
+        "Photos, and maps of a model laid over them.",
+        f"Photos of {' and '.join(names)}, alone and below maps: {', '.join(maps)}. The maps are "
+        "dark on parts of the objects, and also on places beside them.",
+    )
 
 
-def frame_largest(ax: Axes, heat: Tensor, patch_size: int) -> None:
-    """Frame the five patches with the largest numbers, the largest thickly.  heat: (rows, cols)"""
-    P, numbers = patch_size, heat.flatten().topk(min(5, heat.numel())).indices.tolist()
-    for number, width in zip(numbers, (2.5, 1, 1, 1, 1), strict=False):
-        row, col = divmod(number, heat.shape[1])
-        draw_box(
-            ax,
-            (col * P - 0.5, row * P - 0.5, P, P),
-            style.SERIES[0],
-            linewidth=width,
-            path_effects=style.HALO,
-        )
+def draw_veil(image: Tensor, heat: Tensor, ax: Axes, top: float) -> None:
+    """Draw a map over a photo where it is above its mean.  heat: (rows, cols)"""
+    times = heat / heat.mean()
+    draw_over(image, (times - 1).clamp(0, top - 1), ax, top=top - 1)
