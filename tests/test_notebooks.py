@@ -302,7 +302,7 @@ ELSEWHERE = {
     # half of 0.88 and 1; the rest from the stored table that is linked
     "06_data, 2": "0.94 0.9880 0.9649 0.971",
     "06_data, 3": "0.006",  # 1/180
-    "07_training, A": "0.50",  # what notebook 00 prints
+    "further/07_training, 2": "0.50",  # what notebook 00 prints
     "08_inspection, 2": "0.53 0.67",  # read off the figure
     "08_inspection, 4": "0.75 0.74",  # of single models, in localization.csv
     "09_pretrained, 3": "0.79 0.80",  # other values, tried by hand
