@@ -148,7 +148,9 @@ def draw_cnn_lead(
             ax.plot(place, mean, marker, color=color, markersize=8, markerfacecolor=filled)
         size = max(points) if i else sorted(points)[len(points) // 2]
         _, low, high = points[size]
-        ax.text(size, (low - 0.5, high + 0.45)[i], name, ha="center", **NAME)
+        place, side = (0.9 * size, "left") if i == 0 else (size, "center")
+        height = (low - 0.6, high + 0.45)[i]
+        ax.text(place, height, name, ha=side, **NAME | {"color": color})
     size_axis(ax, next(iter(leads.values())))
     ax.set_ylim(-0.3, 6.3)
     first = next(iter(leads.values()))
