@@ -279,15 +279,14 @@ def draw_runs(
     return Picture(
         fig,
         "The loss above the accuracy of each run, epoch by epoch, in training and validation.",
-        f"A column for each run. Last loss in training, then accuracy in training and validation: "
-        f"{ends}.",
+        f"A column for each run. The last training loss and validation accuracy: {ends}.",
     )
 
 
 def describe_end(title: str, row: Row) -> str:
     """Say in words how a run ends."""
     name = " ".join(title.split())
-    return f"{name} {row['loss']:.2f}, {row['accuracy']:.2f} and {row['val_accuracy']:.2f}"
+    return f"{name} {row['loss']:.2f} and {row['val_accuracy']:.2f}"
 
 
 def draw_floor(ax: Axes, floor: float, end: float) -> None:
