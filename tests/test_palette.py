@@ -18,6 +18,7 @@ from vit_helpers.plots import (
     ablation,
     ablation_errors,
     data,
+    data_copies,
     encoder,
     encoder_stacks,
     images,
@@ -179,7 +180,13 @@ DRAWN = {  # figures in which several colors carry a meaning, each with as many 
     "draw_halves": lambda: ablation.draw_halves({"a": ([0.1], [0.2]), "b": ([0.1], [0.3])}),
     "draw_curve": lambda: training.draw_curve(rows(), "loss"),
     "draw_loss": lambda: training.draw_loss(10, 0.1),
-    "draw_dots": lambda: data.draw_dots({"a": [0.1, 0.2], "b": [0.2, 0.3]}),
+    "draw_dots": lambda: data_copies.draw_dots({"a": [0.1, 0.2], "b": [0.2, 0.3]}),
+    "draw_gains": lambda: data_copies.draw_gains({"a": torch.rand(3), "b": torch.rand(3)}, [1, 2]),
+    "draw_folds": lambda: data.draw_folds(
+        {name: {"images": (0.5, 0.4, 0.6), "sheets": (0.5, 0.3, 0.7)} for name in "abc"}
+    ),
+    "draw_batches": lambda: data.draw_batches(torch.tensor([1.0] * 9 + [0.0]), [9, 5]),
+    "draw_reports": lambda: data.draw_reports({"a": (0.8, 0.9), "b": (0.7, 0.9)}),
     "draw_answers": lambda: encoder.draw_answers(torch.eye(5)),
     "draw_lead": lambda: encoder.draw_lead([0.1, 1, 2], "9", "0"),
     "draw_differences": lambda: encoder.draw_differences(

@@ -15,7 +15,7 @@ two:
 03 attention, attention_steps
 04 encoder, encoder_stacks
 05 vit, vit_attention
-06 data, data_pipeline
+06 data, data_copies, data_pipeline
 07 training, training_loop, training_evidence
 08 inspection, inspection_photos
 09 pretrained
