@@ -16,7 +16,7 @@ two:
 04 encoder, encoder_stacks
 05 vit, vit_attention
 06 data, data_copies, data_pipeline
-07 training, training_loop
+07 training, training_loop, training_evidence
 08 inspection, inspection_photos
 09 pretrained
 10 ablation, ablation_errors
