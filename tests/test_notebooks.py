@@ -299,8 +299,6 @@ ELSEWHERE = {
     "further/03_attention, 2": "2.11 2.15",  # PyTorch's versions
     "04_encoder, 3": "1.16 1.02",  # in the figure
     "further/04_encoder, 10": "0.0056",  # 1/180
-    "06_data, 2": "0.94",  # half of 0.88 and 1
-    "further/06_data, 4": "0.006",  # 1/180
     "further/07_training, 2": "0.50",  # what notebook 00 prints
     "08_inspection, 2": "0.53 0.67",  # read off the figure
     "08_inspection, 4": "0.75 0.74",  # of single models, in localization.csv

@@ -72,8 +72,9 @@ def draw_hands(
     fig, axes = draw_rows(rows, height=1.05, smooth=True)
     for ax in (ax for line in axes.values() for ax in line):
         draw_frame(ax)
-    names = " and its own ".join(map(str, classes))
-    style.title_figure(fig, f"Every sheet has its own {names}")
+    first, *others = classes
+    rest = "".join(f", and so do most {c}s" for c in others)
+    style.title_figure(fig, f"Within a sheet, most {first}s look alike{rest}")
     return Picture(
         fig,
         "Four digits of each of two classes from each of three sheets.",

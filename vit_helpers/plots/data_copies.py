@@ -53,7 +53,8 @@ def draw_hashes(images: Mapping[str, Tensor], cells: Tensor, bits: Tensor) -> Pi
             draw_image(shown, ax)
             draw_frame(ax)
         axes[0, column].set_title(title, **WORDS)
-        below = f"{counts[column]} differ" if column else f"{bits[0].numel()} bits"
+        verb = "differs" if counts[column] == 1 else "differ"
+        below = f"{counts[column]} {verb}" if column else f"{bits[0].numel()} bits"
         axes[2, column].set_title(below, **WORDS)
         for y, x in (bits[column] != bits[0]).nonzero().tolist():
             draw_box(
@@ -86,7 +87,10 @@ def draw_matches(
     new, known: (n, C, H, W), from 0 to 1;  names: what each new image is
     bits      : in which each pair differs;  similar: the correlation of each pair
     """
-    ends = [f"{count} bits,\ncorr. {x:.2f}" for count, x in zip(bits, similar, strict=True)]
+    ends = [
+        f"{count} bit{'' if count == 1 else 's'},\ncorr. {x:.2f}"
+        for count, x in zip(bits, similar, strict=True)
+    ]
     rows = {"validation": new, "training": known}
     fig, _ = draw_rows(rows, {"validation": names, "training": ends}, height=1.3)
     copies = sum(name != "new" for name in names)
