@@ -299,10 +299,7 @@ ELSEWHERE = {
     "further/03_attention, 2": "2.11 2.15",  # PyTorch's versions
     "04_encoder, 3": "1.16 1.02",  # in the figure
     "further/04_encoder, 10": "0.0056",  # 1/180
-    # half of 0.88 and 1; the rest from the stored table that is linked
-    "06_data, 2": "0.94 0.9880 0.9649 0.971",
-    "06_data, 3": "0.006",  # 1/180
-    "07_training, A": "0.50",  # what notebook 00 prints
+    "further/07_training, 2": "0.50",  # what notebook 00 prints
     "09_pretrained, 3": "0.79 0.80",  # other values, tried by hand
     "09_pretrained, 4": "0.299 0.396",  # printed in the first section
     "09_pretrained, 5": "0.376",  # of the digits' pixels

@@ -18,6 +18,7 @@ from vit_helpers.plots import (
     ablation,
     ablation_errors,
     data,
+    data_copies,
     encoder,
     encoder_stacks,
     images,
@@ -26,6 +27,7 @@ from vit_helpers.plots import (
     scaling,
     style,
     training,
+    training_evidence,
     training_loop,
     vit,
 )
@@ -176,20 +178,16 @@ DRAWN = {  # figures in which several colors carry a meaning, each with as many 
         {name: [0.1, 0.2, 0.3, 0.4, 0.6] for name in ("baseline", "a", "b")}
     ),
     "draw_ranking": lambda: ablation.draw_ranking(EFFECTS),
-    "draw_interaction": lambda: ablation.draw_interaction(
-        {"t": {name: [(0.1, 0.2, 0.3), (0.2, 0.3, 0.4)] for name in "ab"}},
-        ["low", "high"],
-        "x",
-        "y",
-        ("c", [0.3]),
-    ),
-    "draw_intervals": lambda: ablation.draw_intervals(
-        {name: {1: (0.2, 0.1, 0.3)} for name in "ab"}
-    ),
     "draw_halves": lambda: ablation.draw_halves({"a": ([0.1], [0.2]), "b": ([0.1], [0.3])}),
     "draw_curve": lambda: training.draw_curve(rows(), "loss"),
     "draw_loss": lambda: training.draw_loss(10, 0.1),
-    "draw_dots": lambda: data.draw_dots({"a": [0.1, 0.2], "b": [0.2, 0.3]}),
+    "draw_dots": lambda: data_copies.draw_dots({"a": [0.1, 0.2], "b": [0.2, 0.3]}),
+    "draw_gains": lambda: data_copies.draw_gains({"a": torch.rand(3), "b": torch.rand(3)}, [1, 2]),
+    "draw_folds": lambda: data.draw_folds(
+        {name: {"images": (0.5, 0.4, 0.6), "sheets": (0.5, 0.3, 0.7)} for name in "abc"}
+    ),
+    "draw_batches": lambda: data.draw_batches(torch.tensor([1.0] * 9 + [0.0]), [9, 5]),
+    "draw_reports": lambda: data.draw_reports({"a": (0.8, 0.9), "b": (0.7, 0.9)}),
     "draw_answers": lambda: encoder.draw_answers(torch.eye(5)),
     "draw_lead": lambda: encoder.draw_lead([0.1, 1, 2], "9", "0"),
     "draw_differences": lambda: encoder.draw_differences(
@@ -227,8 +225,29 @@ DRAWN = {  # figures in which several colors carry a meaning, each with as many 
     "draw_paths": lambda: training_loop.draw_paths(
         dict.fromkeys("abc", torch.zeros(3, 2)), (1, 25)
     ),
-    "draw_spectra": lambda: training_loop.draw_spectra(dict.fromkeys("ab", torch.ones(3))),
-    "draw_loop": lambda: training_loop.draw_loop(torch.rand(4, 1, 8, 8), range(4), [0.5, 1.0, 0.5]),
+    "draw_loop": lambda: training_loop.draw_loop(torch.rand(4, 1, 8, 8), range(4)),
+    "draw_case": lambda: training_loop.draw_case([0.2, 0.5, 0.2]),
+    "draw_decay": lambda: training_loop.draw_decay({"a": [1, 0.9], "b": [0.8, 0.7]}, "title"),
+    "draw_schedules": lambda: training_loop.draw_schedules(
+        {name: [0.5, 1, 0.5, 0.2] for name in "abc"}
+    ),
+    "draw_repair": lambda: training_loop.draw_repair(
+        {"a": torch.rand(3, 4), "b": torch.rand(3, 4)}, {"always": 0.3}
+    ),
+    "draw_spectra": lambda: training_evidence.draw_spectra(dict.fromkeys("ab", torch.ones(3))),
+    "draw_calibrations": lambda: training_evidence.draw_calibrations(
+        {name: (torch.rand(40), torch.rand(40) > 0.5) for name in "ab"}, 4
+    ),
+    "draw_by_size": lambda: training_evidence.draw_by_size(
+        {name: {500: [0.1, 0.2], 5000: [0.3]} for name in "ab"}
+    ),
+    "draw_cnn_lead": lambda: training_evidence.draw_cnn_lead(
+        {name: {500: (2, 1, 3), 5000: (3, 2, 4)} for name in "ab"}
+    ),
+    "draw_fixes": lambda: training_evidence.draw_fixes(EFFECTS, "title"),
+    "draw_interaction": lambda: training_evidence.draw_interaction(
+        {"t": {name: [(0.2, 0.1, 0.3), (0.3, 0.2, 0.4)] for name in "ab"}}, ["low", "high"], [0.3]
+    ),
     "draw_confusion": lambda: training.draw_confusion(
         torch.tensor([[i + 1, 20 - i] for i in range(20)]), range(20)
     ),

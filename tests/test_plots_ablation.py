@@ -14,8 +14,6 @@ from vit_helpers.plots.ablation import (
     draw_against,
     draw_halves,
     draw_holm,
-    draw_interaction,
-    draw_intervals,
     draw_pairs,
     draw_ranking,
     draw_search,
@@ -195,63 +193,8 @@ def test_seeds_can_be_beside_the_means_and_the_best_is_filled():
     assert style.color_only_pairs(ax.figure) == []
 
 
-def test_intervals_stand_side_by_side_over_a_logarithmic_axis():
-    ax = draw_intervals(
-        {"a": {10: (1, 0.5, 2), 100: (2, 1, 3)}, "b": {10: (3, 2.5, 3.5)}}, title="t", y="points"
-    )
-    first, second = (container.lines[0] for container in ax.containers)
-    assert first.get_ydata().tolist() == [1, 2] and second.get_ydata().tolist() == [3]
-    assert (
-        first.get_xdata()[0] < 10 < second.get_xdata()[0]
-        and second.get_markerfacecolor() == "white"
-    )
-    (ends,) = ax.containers[0].lines[2]
-    assert [segment[:, 1].tolist() for segment in ends.get_segments()] == [[0.5, 2], [1, 3]]
-    assert ax.get_xscale() == "log" and ax.get_ylim()[0] < 0
-    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["a", "b"]
-
-
-def test_intervals_that_do_not_cover_other_seeds_are_dashed():
-    series = {"a": {10: (1, 0.5, 2), 100: (2, 1, 3)}, "b": {10: (3, 2.5, 3.5)}}
-    ax = draw_intervals(series, images_only=[100])
-    (first,), (second,) = (container.lines[2] for container in ax.containers)
-    solid, dashed = (dashes for _, dashes in first.get_linestyles())
-    assert solid is None and dashed and second.get_linestyles() == [(0, None)]
-    names = [text.get_text() for text in ax.get_legend().get_texts()]
-    assert names == ["other images, not other seeds", "a", "b"]
-    plain = draw_intervals(series)
-    assert all(dashes is None for _, dashes in plain.containers[0].lines[2][0].get_linestyles())
-
-
 def test_a_search_shows_each_run_with_its_accuracy():
     ax = draw_search([1e-3, 1e-2], [0.1, 0.2], [0.91, 0.85], title="t")
     assert ax.collections[0].get_offsets().tolist() == [[1e-3, 0.1], [1e-2, 0.2]]
     assert [text.get_text() for text in ax.texts] == ["0.910", "0.850"]
     assert ax.get_xscale() == ax.get_yscale() == "log"
-
-
-def test_lines_of_an_interaction_have_the_means_and_intervals_of_each_level():
-    panels = {
-        "t": {
-            "one": [(0.1, 0.2, 0.4), (0.5, 0.6, 0.7)],
-            "other": [(0.8, 0.8, 0.8), (0.9, 0.9, 0.9)],
-        }
-    }
-    fig = draw_interaction(panels, ["low", "high"], "x", "y", ("neither", [0.3]), "a finding")
-    assert fig.get_suptitle() == "a finding"
-    (ax,) = fig.axes
-    (dotted,) = (line for line in ax.lines if line.get_linestyle() == ":")
-    assert dotted.get_label() == "neither" and set(dotted.get_ydata()) == {0.3}
-    lines = [
-        (bars.get_label(), list(bars.lines[0].get_ydata()), bars.lines[2][0].get_segments())
-        for bars in ax.containers
-    ]
-    assert [(name, means) for name, means, _ in lines] == [
-        ("one", [0.2, 0.6]),
-        ("other", [0.8, 0.9]),
-    ]
-    assert [y for bar in lines[0][2] for _, y in bar] == pytest.approx([0.1, 0.4, 0.5, 0.7])
-    assert [label.get_text() for label in ax.get_xticklabels()] == [
-        "low",
-        "high",
-    ] and ax.get_ylabel() == "y"

@@ -1,7 +1,7 @@
 """Build the series as a web site: live page, notebooks, folded solutions, the code, and a search.
 
-The core pages come first, in their order, and then the further pages. Where a notebook has stored
-the picture of a widget, the site shows the widget itself, without a kernel. Neither building nor
+In the table of contents, a further page stands under its core page. Where a notebook has stored the
+picture of a widget, the site shows the widget itself, without a kernel. Neither building nor
 reading needs a network: open index.html in the folder, or put the folder on any web server. Any
 warning of Sphinx stops the build and leaves the folder as it was. Buttons for Colab appear once
 `python -m tools.publish` was run.
@@ -33,6 +33,7 @@ from tools.execute import (
     all_notebooks,
     further_pages,
     home,
+    is_further,
     is_setup,
     lessons,
     solutions,
@@ -111,7 +112,7 @@ def make_book(pages: Path, site: Path) -> None:
 
     address, answers = home(), solutions()
     beside = [path for path in BESIDE if path.is_file()]
-    lesson_pages = [*lessons(), *further_pages()]
+    lesson_pages = sorted([*lessons(), *further_pages()], key=place_in_contents)
     prose = [README, *beside, *lesson_pages, *answers]
     code = code_files(prose)
     tidy = partial(tidied, pages={*prose, *code, LIVE}, address=address)
@@ -123,8 +124,7 @@ def make_book(pages: Path, site: Path) -> None:
     texts[TESTS] = "# Tests" + contents(path for path in code if path.is_relative_to(TESTS.parent))
     texts[LIVE] = (STATIC / "live.md").read_text(encoding="utf-8")
     beside = [LIVE, SOLUTIONS, *beside, PACKAGE, TESTS]
-    texts[README] += contents(lessons(), "The notebooks") + contents(further_pages(), "Further")
-    texts[README] += contents(beside, "Beside them")
+    texts[README] += contents(lesson_pages, "The notebooks") + contents(beside, "Beside them")
     theme = SETTINGS["theme"] | (
         SETTINGS["buttons"] | {"repository_url": address} if address else {}
     )
@@ -182,6 +182,11 @@ def page_name(path: Path) -> str:
 def page_file(path: Path) -> str:
     """What Sphinx reads for the page of a file"""
     return page_name(path) + (".ipynb" if path.suffix == ".ipynb" else ".md")
+
+
+def place_in_contents(path: Path) -> tuple[str, bool]:
+    """By what the pages of notebooks are sorted: a further page comes after its core page."""
+    return path.name, is_further(path)
 
 
 def contents(paths: Iterable[Path], caption: str | None = None) -> str:

@@ -15,8 +15,8 @@ two:
 03 attention, attention_steps
 04 encoder, encoder_stacks
 05 vit, vit_attention
-06 data, data_pipeline
-07 training, training_loop
+06 data, data_copies, data_pipeline
+07 training, training_loop, training_evidence
 08 inspection, inspection_heads, inspection_photos
 09 pretrained
 10 ablation, ablation_errors

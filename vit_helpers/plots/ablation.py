@@ -1,7 +1,7 @@
 """Notebook 10: differences and their errors, many comparisons, factorial designs, searches."""
 
 import statistics
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -261,102 +261,6 @@ def draw_against(
     ax.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
     ax.legend(fontsize=style.TEXT_SIZE, frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
     return style.style_axes(ax, title, x, y)
-
-
-def draw_intervals(
-    series: Mapping[str, Mapping[float, tuple[float, float, float]]],
-    ax: Axes | None = None,
-    title: str | None = None,
-    x: str | None = None,
-    y: str | None = None,
-    images_only: Collection[float] = (),
-) -> Axes:
-    """Draw up to two series of means with their intervals over a logarithmic axis.
-
-    The first has filled diamonds, the second open circles.
-
-    series     : {name: {place on the axis: (mean, low, high)}}
-    images_only: places whose intervals are dashed, because they don't cover other seeds: two seeds
-                 that happen to agree give no error of the seeds
-    """
-    ax = style.new_axes(ax, 9, 3.0)
-    for i, (name, points) in enumerate(series.items()):
-        places = [place * (0.94, 1.06)[i] for place in points]
-        means = [mean for mean, _, _ in points.values()]
-        bars = [
-            [mean - low for mean, low, _ in points.values()],
-            [high - mean for mean, _, high in points.values()],
-        ]
-        options = {
-            "color": style.SERIES[2],
-            "mfc": "white" if i else None,
-            "markersize": 7,
-            "capsize": 4,
-        }
-        drawn = ax.errorbar(places, means, bars, fmt="Do"[i], label=name, **options)
-        dashes = [":" if place in images_only else "-" for place in points]
-        drawn.lines[2][0].set_linestyles(dashes)
-    if images_only:
-        ax.plot([], [], ":", color=style.SERIES[2], label="other images, not other seeds")
-    ax.axhline(0, color=style.LINE, linewidth=1)
-    ax.set_xscale("log")
-    ax.xaxis.set_minor_locator(NullLocator())
-    low, high = ax.get_ylim()
-    room = 0.45 if images_only else 0.3  # for the legend, below the zero
-    ax.set_ylim(min(low, 0) - room * (high - min(low, 0)), high)
-    ax.legend(fontsize=style.TEXT_SIZE - 1, frameon=False, loc="lower right")
-    return style.style_axes(ax, title, x, y)
-
-
-def draw_interaction(
-    panels: Mapping[str, Mapping[str, Sequence[tuple[float, float, float]]]],
-    levels: Sequence[str],
-    x: str,
-    y: str,
-    baseline: tuple[str, Sequence[float]],
-    heading: str | None = None,
-) -> Figure:
-    """Draw means of runs over the levels of one setting, joined for each level of another.
-
-    Parallel lines are no interaction.
-
-    panels: {title: {level of the other setting: (low, mean, high) for each of `levels`}}
-    baseline: its name, and for each panel the height of a dotted line
-    heading : a title of the whole figure
-    """
-    fig, axes = style.new_figure(
-        9, 3.7 if heading else 3.4, ncols=len(panels), sharey=True, squeeze=False
-    )
-    for ax, (title, series), height in zip(axes.flat, panels.items(), baseline[1], strict=True):
-        ax.axhline(height, color=style.TEXT, linestyle=":", linewidth=1.5, label=baseline[0])
-        for i, (name, points) in enumerate(series.items()):
-            places = [place + 0.08 * (i - (len(series) - 1) / 2) for place in range(len(levels))]
-            means = [mean for _, mean, _ in points]
-            bars = [
-                [mean - low for low, mean, _ in points],
-                [high - mean for _, mean, high in points],
-            ]
-            options = {
-                "color": style.SERIES[2 * i],
-                "marker": MARKERS[i],
-                "markersize": 8,
-                "linewidth": 2,
-                "capsize": 4,
-            }
-            ax.errorbar(places, means, bars, label=name, **options)
-        ax.set_xticks(range(len(levels)), levels)
-        ax.set_xlim(-0.4, len(levels) - 0.6)
-        style.style_axes(ax, title, x, y if ax is axes[0, 0] else "")
-    if heading:
-        style.title_figure(fig, heading, x=0)
-    words = {
-        "ncols": 3,
-        "fontsize": style.TEXT_SIZE,
-        "frameon": False,
-        "loc": "outside lower center",
-    }
-    fig.legend(*axes[0, 0].get_legend_handles_labels(), **words)
-    return fig
 
 
 def draw_search(

@@ -1,17 +1,18 @@
-"""Notebook 06: rows of images, channels, hashes, soft labels, confusions, results of seeds."""
+"""Notebook 06: what is looked up, hands, folds, channels, augmentations, batches, reports."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
-import numpy as np
 import torch
+from matplotlib import colormaps
 from matplotlib.axes import Axes
-from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from torch import Tensor
 
 from vit_helpers.plots import style
-from vit_helpers.plots.images import draw_box, draw_image, name_row
+from vit_helpers.plots.figure import Picture
+from vit_helpers.plots.images import draw_box, draw_image, mark_wrong, name_row
 
 CHANNELS = ("red", "green", "blue")
 WORDS = {"fontsize": style.TEXT_SIZE, "color": style.TEXT}
@@ -21,113 +22,119 @@ CORNER = {
     "fontsize": style.TEXT_SIZE - 1,
     "color": style.TEXT,
 }
+# rows of the validation split, of five classes, whose nearest neighbors are by the same writer
+ASKED = (103, 148, 154, 104, 62)
+ARROW = {"arrowstyle": "-|>", "color": style.LINE, "linewidth": 2.5, "shrinkA": 6, "shrinkB": 7}
+GRAYS = colormaps["gray"].resampled(48)  # few, so that smooth pictures stay small files
+Interval = tuple[float, float, float]  # mean, low, high
 
 
-def draw_rows(
-    rows: Mapping[str, Sequence[Tensor] | Tensor],
-    texts: Mapping[str, Sequence[str]] | None = None,
-    height: float = 1.15,
-) -> tuple[Figure, dict[str, list[Axes]]]:
-    """Draw rows of images on a new figure; returns the figure and a dict of each row's axes.
+def draw_question(data: Any, rows: Sequence[int] = ASKED) -> Picture:
+    """Draw images of the validation split, and below each the training image nearest to it.
 
-    rows  : {name: images, each (C, H, W) from 0 to 1}; sizes may differ
-    texts : {name: a text above each image of that row}, for some rows or all
-    height: of a row, in inches
+    data: a data set with the splits `train` and `validation`;  rows: of the validation split
     """
-    texts = texts or {}
-    columns = max(len(images) for images in rows.values())
-    fig, grid = style.new_figure(
-        9, height * len(rows) + 0.25 * len(texts), nrows=len(rows), ncols=columns, squeeze=False
+    asked, known = data.validation.images[list(rows)], data.train.images
+    found = torch.cdist(asked.flatten(1), known.flatten(1)).argmin(dim=1)
+    labels = data.train.labels[found].tolist()
+    right = sum(
+        label == data.validation.labels[row] for label, row in zip(labels, rows, strict=True)
     )
-    axes = {name: list(line) for name, line in zip(rows, grid, strict=True)}
-    for name, line in axes.items():
-        for i, ax in enumerate(line):
-            style.hide_axes(ax)
-            if i < len(rows[name]):
-                draw_image(rows[name][i], ax)
-                ax.set_title(
-                    texts[name][i] if name in texts else "",
-                    fontsize=style.TEXT_SIZE,
-                    color=style.TEXT,
-                )
-        name_row(line[0], name, 0.1, color=style.TEXT)
-    return fig, axes
-
-
-def draw_dots(
-    groups: Mapping[str, Sequence[float] | Tensor],
-    ax: Axes | None = None,
-    title: str | None = None,
-    x: str | None = None,
-    errors: Sequence[float] | Tensor = (),
-) -> Axes:
-    """Draw a line of dots for each group, one a seed, and a bar at their mean.
-
-    Equal numbers stand above each other.
-
-    groups: {name: numbers}
-    errors: the standard error of each mean, of which two are drawn to each side of it
-    """
-    ax = style.new_axes(ax, 9, 0.55 * len(groups) + 1)
-    for y, values in enumerate(groups.values()):
-        values = torch.as_tensor(values)
-        heights = [y + 0.2 * step for step in stacked(values.tolist())]
-        ax.plot(
-            values,
-            heights,
-            "o",
-            color=style.SERIES[0],
-            alpha=0.6,
-            markersize=7,
-            label="one seed" if y == 0 else None,
-        )
-        ax.plot(
-            values.mean(),
-            y,
-            "|",
-            color=style.SERIES[2],
-            markersize=24,
-            markeredgewidth=3,
-            label=None if y else "mean",
-        )
-        if len(errors):
-            bar = {
-                "color": style.SERIES[2],
-                "linewidth": 3,
-                "capsize": 6,
-                "capthick": 3,
-                "fmt": "none",
-            }
-            ax.errorbar(
-                values.mean(),
-                y,
-                xerr=2 * errors[y],
-                label=None if y else "± 2 standard\nerrors",
-                **bar,
-            )
-    ax.set_yticks(range(len(groups)), groups)
-    ax.set_ylim(len(groups) - 0.5, -0.5)
-    ax.legend(
-        fontsize=style.TEXT_SIZE - 1,
-        frameon=False,
-        markerscale=0.6,
-        loc="center left",
-        bbox_to_anchor=(1, 0.5),
+    fig, axes = draw_rows(
+        {"new": 1 - asked, "looked up": 1 - known[found]},
+        {"looked up": [f"so it is a {label}" for label in labels]},
+        height=1.75,
+        smooth=True,
     )
-    return style.style_axes(ax, title, x)
+    for ax in (ax for line in axes.values() for ax in line):
+        draw_frame(ax)
+    title = f"{right} of {len(rows)} answers are right, and all are looked up"
+    style.title_figure(fig, title)
+    return Picture(
+        fig,
+        "New digits, and below each the most similar training image, whose label is the answer.",
+        f"{len(rows)} handwritten digits, and below each the training image nearest to it, of the "
+        f"classes {', '.join(map(str, labels))}. In each pair, the strokes look nearly the same.",
+    )
 
 
-def stacked(values: Sequence[float]) -> list[float]:
-    """Find how many places up or down numbers stand, so that equal ones are all seen.
+def draw_hands(
+    split: Any, sheet: Tensor, sheets: Sequence[int] = (3, 7, 13), classes: Sequence[int] = (1, 7)
+) -> Picture:
+    """Draw four images of each class from each of some sheets, a row for each sheet.
 
-    >>> stacked([1.0, 2.0, 1.0])
-    [-0.5, 0.0, 0.5]
+    split: with `images` (n, C, H, W) and `labels` (n,);  sheet: (n,), the sheet of each image
     """
-    near = [round(value, 6) for value in values]
-    return [near[:i].count(value) - (near.count(value) - 1) / 2 for i, value in enumerate(near)]
+    rows = {}
+    for s in sheets:
+        chosen = [((sheet == s) & (split.labels == c)).nonzero()[:4, 0] for c in classes]
+        rows[f"sheet {s}"] = 1 - split.images[torch.cat(chosen)]
+    fig, axes = draw_rows(rows, height=1.05, smooth=True)
+    for ax in (ax for line in axes.values() for ax in line):
+        draw_frame(ax)
+    first, *others = classes
+    rest = "".join(f", and so do most {c}s" for c in others)
+    style.title_figure(fig, f"Within a sheet, most {first}s look alike{rest}")
+    return Picture(
+        fig,
+        "Four digits of each of two classes from each of three sheets.",
+        f"Four images each of the classes {' and '.join(map(str, classes))} from the sheets "
+        f"{', '.join(map(str, sheets))}. Within a sheet most of them look alike, and between "
+        "sheets they differ.",
+    )
 
 
-def draw_channels(panels: Mapping[str, Tensor], bins: int = 30) -> Figure:
+def draw_folds(intervals: Mapping[str, Mapping[str, Interval]]) -> Picture:
+    """Draw two accuracies with two intervals each and, in a panel of its own, their difference.
+
+    intervals: {name: {what is counted: (mean, low, high)}}; the last name is the difference
+    """
+    *models, difference = intervals
+    fig, (left, right) = style.new_figure(9, 3.2, ncols=2, width_ratios=[1.5, 1])
+    rows = [
+        (f"{name},\n{counted} counted", intervals[name][counted])
+        for name in models
+        for counted in intervals[name]
+    ]
+    draw_intervals(left, rows)
+    spans = [[intervals[name][counted] for name in models] for counted in intervals[models[0]]]
+    *_, (one, other) = spans
+    overlap = min(one[2], other[2]) > max(one[1], other[1])
+    style.style_axes(
+        left, f"Sheets counted: intervals {'overlap' if overlap else 'are apart'}", "accuracy"
+    )
+    rows = [(f"{counted}\ncounted", span) for counted, span in intervals[difference].items()]
+    draw_intervals(right, rows)
+    right.axvline(0, color=style.LINE, zorder=0)
+    low = min(span[1] for _, span in rows)
+    title = "The difference is above 0" if low > 0 else "The difference may be 0"
+    style.style_axes(right, title, difference)
+    last = list(intervals[difference])[-1]
+    parts = [
+        f"{name} {line[last][0]:.3f} ({line[last][1]:.3f} to {line[last][2]:.3f})"
+        for name, line in intervals.items()
+    ]
+    return Picture(
+        fig,
+        "Accuracies with random and with consecutive folds and their difference, with intervals.",
+        f"Dots at means, each with {len(intervals[difference])} intervals in rows of their own. "
+        f"With {last} counted: {', '.join(parts)}.",
+    )
+
+
+def draw_intervals(ax: Axes, rows: Sequence[tuple[str, Interval]]) -> Axes:
+    """Draw a dot with an interval and its number for each row.  rows: (name, (mean, low, high))"""
+    for y, (_, (mean, low, high)) in enumerate(rows):
+        ax.plot([low, high], [y, y], color=style.SERIES[2], linewidth=3, solid_capstyle="butt")
+        ax.plot(mean, y, "o", color=style.SERIES[2], markersize=9)
+        ax.text(mean, y - 0.22, f"{mean:.3f}", ha="center", va="bottom", **WORDS)
+    ax.set_yticks(range(len(rows)), [name for name, _ in rows])
+    ax.set_ylim(len(rows) - 0.6, -0.75)
+    ax.locator_params(axis="x", nbins=5)
+    return ax
+
+
+def draw_channels(panels: Mapping[str, Tensor], bins: int = 30) -> Picture:
     """Draw histograms of the values of each channel, with mean and standard deviation.
 
     The mean is a line, one standard deviation on each side a band.
@@ -164,109 +171,194 @@ def draw_channels(panels: Mapping[str, Tensor], bins: int = 30) -> Figure:
         "height: number of pixels, each panel on its own scale; line: mean; band: ± one std",
         fontsize=style.TEXT_SIZE,
     )
-    return fig
-
-
-def draw_hashes(images: Mapping[str, Tensor], cells: Tensor, bits: Tensor) -> Figure:
-    """Draw images, and below each its cells and a bit for each cell.
-
-    A bit is framed where it differs from that of the first image.
-
-    images: {title: (C, H, W)};  cells: (n, g, g), from 0 to 1;  bits: (n, g, g)
-    """
-    n = len(images)
-    fig, axes = style.new_figure(9, 3 * 8.2 / n + 0.75, nrows=3, ncols=n, squeeze=False)
-    for column, (title, image) in enumerate(images.items()):
-        different = bits[column] != bits[0]
-        for ax, shown in zip(
-            axes[:, column], (image, cells[column][None], bits[column][None].float()), strict=True
-        ):
-            draw_image(shown, ax)
-            draw_box(
-                ax, (0, 0, 1, 1), style.LINE, linewidth=1, transform=ax.transAxes, clip_on=False
-            )
-        axes[0, column].set_title(title, **WORDS)
-        axes[2, column].set_title(
-            f"distance {int(different.sum())}" if column else "64 bits", **WORDS
-        )
-        for y, x in different.nonzero().tolist():
-            draw_box(
-                axes[2, column],
-                (x - 0.5, y - 0.5, 1, 1),
-                style.SERIES[1],
-                linewidth=3,
-                clip_on=False,
-            )
-    for ax, name in zip(
-        axes[:, 0], ("image", "8 x 8 cells", "hash: white\nif above\nthe mean"), strict=True
-    ):
-        ax.text(-0.1, 0.5, name, transform=ax.transAxes, ha="right", va="center", **WORDS)
-    return fig
-
-
-def draw_confusions(tables: Mapping[str, Tensor], class_names: Sequence[str]) -> Figure:
-    """Draw confusion matrices side by side; each cell has its count and its fraction of the row.
-
-    Mistakes are colored by that fraction on one scale from 0 to 1, so that colors can be compared
-    between the matrices.
-    tables: {title: (K, K)}, a row for each true class, a column for each predicted one
-    """
-    fig, axes = style.new_figure(9, 3.1, ncols=len(tables), squeeze=False)
-    colors = LinearSegmentedColormap.from_list(
-        "mistakes", ["white", style.SERIES[2]]
-    ).with_extremes(bad=style.MUTED)
-    for column, (title, counts) in enumerate(tables.items()):
-        ax, places = axes[0, column], range(len(counts))
-        fractions = counts / counts.sum(dim=1, keepdim=True).clamp(min=1)
-        mistakes = fractions.masked_fill(
-            torch.eye(len(counts), dtype=torch.bool), torch.nan
-        ).numpy()
-        drawn = ax.imshow(mistakes, cmap=colors, vmin=0, vmax=1)
-        for y, x in np.ndindex(*counts.shape):
-            cell, ink = (
-                f"{counts[y, x]:,}\n{fractions[y, x]:.0%}",
-                style.ink_on(drawn.to_rgba(mistakes)[y, x]),
-            )
-            ax.text(x, y, cell, ha="center", va="center", fontsize=style.TEXT_SIZE, color=ink)
-        ax.set_xticks(places, class_names)
-        ax.set_yticks(places, class_names)
-        style.style_axes(
-            ax, title, "predicted class", "" if column else "true class (% of its row)"
-        )
-    return fig
-
-
-def draw_soft_labels(
-    images: Mapping[str, Tensor], labels: Tensor, class_names: Sequence[str]
-) -> Figure:
-    """Draw images with a title, and below each its label as a bar from 0 to 1.
-
-    The bar is cut into the weights of two classes.
-
-    images: {title: (C, H, W)};  labels: (n, 2), rows that sum to 1
-    """
-    fig, axes = style.new_figure(
-        9, 9 / len(images) + 1.0, nrows=2, ncols=len(images), height_ratios=[9 / len(images), 0.7]
+    return Picture(
+        fig,
+        "Histograms of the pixels of each channel, with mean and standard deviation.",
+        "Histograms of the pixels of each channel, with the mean as a line and a band of one "
+        f"standard deviation on each side. Columns: {', '.join(panels)}.",
     )
-    for column, ((title, image), (first, second)) in enumerate(
-        zip(images.items(), labels.tolist(), strict=True)
-    ):
-        draw_image(image, axes[0, column]).set_title(title, **WORDS)
-        ax = style.hide_axes(axes[1, column])
-        ax.set(xlim=(0, 1), ylim=(-2.2, 1))
-        ax.add_patch(Rectangle((0, 0), first, 1, facecolor=style.SERIES[0], linewidth=0))
-        ax.add_patch(
-            Rectangle(
-                (first, 0),
-                second,
-                1,
-                facecolor=style.MUTED,
-                hatch="//",
-                edgecolor=style.LINE,
-                linewidth=0,
-            )
+
+
+def draw_augmented(rows: Mapping[str, Sequence[Tensor]], names: Sequence[str]) -> Picture:
+    """Draw versions of images, a row for each image and a column for each augmentation.
+
+    rows: {name: images, each (C, H, W) from 0 to 1};  names: of the columns
+    """
+    fig, _ = draw_rows(rows, {next(iter(rows)): names}, height=1.45)
+    return Picture(
+        fig,
+        "Photos, each in several augmented versions.",
+        f"{' and '.join(rows)}, each in {len(names)} versions: {', '.join(names)}.",
+    )
+
+
+def draw_labels(
+    views: Mapping[str, Tensor], predicted: Tensor, labels: Sequence[int] | Tensor
+) -> Picture:
+    """Draw a typical image of each class in several views, with predictions; wrong ones are marked.
+
+    The image of each class is one that gets, in most views, what images of its class mostly get.
+
+    views: {name: (n, 1, H, W)}, the first one unchanged;  predicted: (views, n);  labels: (n,)
+    """
+    labels = torch.as_tensor(labels)
+    typical = []
+    for c in labels.unique():
+        rows = (labels == c).nonzero()[:, 0]
+        usual = predicted[:, rows] == predicted[:, rows].mode(dim=1, keepdim=True).values
+        typical.append(rows[usual.sum(dim=0).argmax()].item())
+    texts = {
+        name: list(map(str, line))
+        for name, line in zip(views, predicted[:, typical].tolist(), strict=True)
+    }
+    fig, axes = draw_rows(
+        {name: 1 - images[typical] for name, images in views.items()}, texts, 0.95, smooth=True
+    )
+    for ax in (ax for line in axes.values() for ax in line):
+        draw_frame(ax)
+    wrong = predicted[:, typical] != labels[typical]
+    mark_wrong(fig, wrong.flatten().tolist())
+    style.title_figure(fig, "Read as (wrong answers have a cross and a frame)")
+    parts = [
+        f"{name}: {', '.join(text for text, bad in zip(line, marks, strict=True) if not bad)} right"
+        for (name, line), marks in zip(texts.items(), wrong.tolist(), strict=True)
+    ]
+    return Picture(
+        fig,
+        "A typical digit of each class in several views, each with the class that is predicted.",
+        f"A typical digit of each class in {len(views)} views, with predictions, and frames around "
+        f"wrong ones. {'; '.join(parts)}.",
+    )
+
+
+def draw_batches(right: Tensor, sizes: Sequence[int]) -> Picture:
+    """Draw how one set of predictions is cut into batches, with the accuracy of each batch.
+
+    right: (n,), 1 for a correct prediction and 0 for a wrong one;  sizes: of batches
+    """
+    n = len(right)
+    fig, ax = style.new_figure(9, 0.85 * len(sizes) + 1)
+    style.style_axes(ax, "A small last batch counts as much as a large one", "image")
+    parts = []
+    for y, size in enumerate(sizes):
+        batches = right.split(size)
+        start = 0
+        for i, batch in enumerate(batches):
+            last = i == len(batches) - 1 and len(batches) > 1
+            color = style.SERIES[1] if last and len(batch) < size else style.MUTED
+            edge = {"edgecolor": "white", "linewidth": 2 if len(batch) > 4 else 0}
+            ax.add_patch(Rectangle((start, y), len(batch), 0.5, facecolor=color, **edge))
+            ax.text(start + len(batch) / 2, y - 0.04, f"{batch.mean():.3f}", ha="center", **WORDS)
+            start += len(batch)
+        for place in (right == 0).nonzero()[:, 0].tolist():
+            ax.plot(place + 0.5, y + 0.25, "x", color=style.TEXT, markersize=9, markeredgewidth=2.5)
+        mean = torch.stack([batch.mean() for batch in batches]).mean().item()
+        ax.text(n + 12, y + 0.25, f"mean {mean:.3f}", va="center", weight="bold", **WORDS)
+        parts.append(f"batches of {size}: {mean:.3f}")
+    ax.set_yticks([y + 0.25 for y in range(len(sizes))], [f"batches of {size}" for size in sizes])
+    ax.set(xlim=(0, n + 40), ylim=(len(sizes) - 0.35, -0.45), xticks=range(0, n + 1, 60))
+    ax.spines[["left", "bottom"]].set_visible(False)
+    ax.tick_params(length=0)
+    return Picture(
+        fig,
+        "One set of predictions, cut into batches of several sizes, with the accuracy of each.",
+        f"{n} predictions, of which {int((right == 0).sum())} are wrong, as bars cut into batches, "
+        f"each with its accuracy. The means over the batches are, for {', '.join(parts)}.",
+    )
+
+
+def draw_reports(reports: Mapping[str, tuple[float, float]]) -> Picture:
+    """Draw what is reported and what is true, a row with an arrow for each way to fool oneself.
+
+    reports: {name: (true accuracy, reported accuracy)}, at most eight
+    """
+    fig, ax = style.new_figure(9, 0.72 * len(reports) + 1)
+    high = sum(reported > true for true, reported in reports.values())
+    title = f"{high} of {len(reports)} reports are too high"
+    style.style_axes(ax, title, "accuracy")
+    for y, (true, reported) in enumerate(reports.values()):
+        ax.annotate("", (reported, y), (true, y), arrowprops=ARROW)
+        ax.plot(true, y, "o", color=style.TEXT, markersize=10)
+        ax.plot(
+            reported,
+            y,
+            "D",
+            color=style.SERIES[2],
+            markersize=9,
+            markerfacecolor="white",
+            markeredgewidth=2.5,
         )
-        ax.add_patch(Rectangle((0, 0), 1, 1, fill=False, edgecolor=style.TEXT, clip_on=False))
-        for y, name, weight in zip((-0.3, -1.3), class_names, (first, second), strict=True):
-            ax.text(0.5, y, f"{name} {weight:.2f}", ha="center", va="top", **WORDS)
-    return fig
+        ends = sorted(((true, "right"), (reported, "left")))
+        sides = {"right": -0.004, "left": 0.004}
+        for (value, _), side in zip(ends, sides, strict=True):
+            ax.text(value + sides[side], y, f"{value:.3f}", ha=side, va="center", **WORDS)
+    (true, reported), *_ = reports.values()
+    for value, name, color in ((true, "true", style.TEXT), (reported, "reported", style.SERIES[2])):
+        ax.text(
+            value,
+            -0.28,
+            name,
+            ha="center",
+            va="bottom",
+            weight="bold",
+            color=color,
+            fontsize=style.TEXT_SIZE,
+        )
+    values = [value for pair in reports.values() for value in pair]
+    ax.set_yticks(range(len(reports)), list(reports))
+    ax.set(ylim=(len(reports) - 0.5, -0.8), xlim=(min(values) - 0.025, 1.015))
+    ax.set_xticks([tick for tick in ax.get_xticks() if min(values) - 0.025 < tick < 1.001])
+    parts = [
+        f"{name}: {true:.3f}, reported {report:.3f}" for name, (true, report) in reports.items()
+    ]
+    return Picture(
+        fig,
+        "What is true and what is reported, for each way to fool oneself.",
+        f"Arrows from the true accuracy to the reported one. {'; '.join(parts)}.".replace(
+            "\n", " "
+        ),
+    )
+
+
+# Parts
+
+
+def draw_rows(
+    rows: Mapping[str, Sequence[Tensor] | Tensor],
+    texts: Mapping[str, Sequence[str]] | None = None,
+    height: float = 1.15,
+    smooth: bool = False,
+) -> tuple[Figure, dict[str, list[Axes]]]:
+    """Draw rows of images on a new figure; returns the figure and a dict of each row's axes.
+
+    rows  : {name: images, each (C, H, W) from 0 to 1}; sizes may differ
+    texts : {name: a text above each image of that row}, for some rows or all
+    height: of a row, in inches
+    smooth: whether the pixels are blended into each other, so that small images can be read
+    """
+    texts = texts or {}
+    columns = max(len(images) for images in rows.values())
+    fig, grid = style.new_figure(
+        9, height * len(rows) + 0.25 * len(texts), nrows=len(rows), ncols=columns, squeeze=False
+    )
+    axes = {name: list(line) for name, line in zip(rows, grid, strict=True)}
+    for name, line in axes.items():
+        for i, ax in enumerate(line):
+            style.hide_axes(ax)
+            if i < len(rows[name]):
+                draw_image(rows[name][i], ax)
+                if smooth:
+                    ax.images[0].set(interpolation="bicubic", cmap=GRAYS)
+                ax.set_title(
+                    texts[name][i] if name in texts else "",
+                    fontsize=style.TEXT_SIZE,
+                    color=style.TEXT,
+                )
+        name_row(line[0], name, 0.1, color=style.TEXT)
+    return fig, axes
+
+
+def draw_frame(ax: Axes) -> None:
+    """Draw a thin line around an image."""
+    options = {"linewidth": 1, "transform": ax.transAxes, "clip_on": False}
+    draw_box(ax, (0, 0, 1, 1), style.LINE, **options)

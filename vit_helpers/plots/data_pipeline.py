@@ -6,12 +6,12 @@ from typing import Any
 
 import torch.nn.functional as F
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.patches import Polygon, Rectangle
 from torch import Tensor
 
 from vit_helpers.plots import style
 from vit_helpers.plots.canvas import arrow, write
+from vit_helpers.plots.figure import Picture
 
 WIDTH, HEIGHT = 900, 470  # in hundredths of an inch, the unit of every length below
 SIDE = 88  # of a square image
@@ -23,8 +23,8 @@ STAGES = (  # middle, name, shape or values below
     (207, "decoded", "(3, 427, 640), 0 to 255"),
     (372, "resized, cropped", "(C, H, W), 0 to 1"),
     (522, "augmented", "random"),
-    (671, "normalized", "mean 0 (white), std 1\nsheets: channels"),
-    (827, "batch", "(B, C, H, W)\nsheets: images"),
+    (671, "normalized", "mean 0 (white), std 1\nlayers: channels"),
+    (827, "batch", "(B, C, H, W)\nlayers: images"),
 )
 SPLITS = (  # left edge, width, name, what it is used for
     (14, 470, "training", "weights, mean and std\nof the normalization"),
@@ -39,12 +39,13 @@ label = partial(write, fontsize=SIZE)
 link = partial(arrow, linewidth=1.6, mutation_scale=14)
 
 
-def draw_pipeline(photos: Mapping[str, Tensor], splits: Sequence[Tensor]) -> Figure:
+def draw_pipeline(photos: Mapping[str, Tensor], data: Any) -> Picture:
     """Draw the stages of one image between its file and a batch, above the three splits.
 
     photos: {name: (3, H, W), from 0 to 1}; the last one is followed, all of them make the batch
-    splits: images of the training, validation and test split, (n, C, H, W); a few are drawn
+    data  : a data set with the splits `train`, `validation` and `test`; a few images are drawn
     """
+    splits = [split.images for split in (data.train, data.validation, data.test)]
     fig = style.blank_figure(WIDTH / 100, HEIGHT / 100)
     ax = fig.add_axes((0, 0, 1, 1), xlim=(0, WIDTH), ylim=(0, HEIGHT))
     ax.set_axis_off()
@@ -64,7 +65,13 @@ def draw_pipeline(photos: Mapping[str, Tensor], splits: Sequence[Tensor]) -> Fig
     link(ax, (484, BAND + 92), (606, ROW + 12), **dashed)
     text = "mean and std of the training split,\nused to normalize all three splits"
     label(ax, 562, 244, text, ha="left", color=COLORS["training"])
-    return fig
+    return Picture(
+        fig,
+        "The way of an image from its file into a batch, and three splits with what each is for.",
+        "Above: one photo as a file, decoded, cropped, augmented, normalized, and stacked in a "
+        "batch. Below: three splits with digits, what each is used for, and crossed-out arrows "
+        "between them.",
+    )
 
 
 def draw_stages(ax: Axes, photos: Sequence[Tensor], name: str) -> None:

@@ -3,6 +3,7 @@
 import math
 import time
 from collections.abc import Mapping, Sequence
+from textwrap import fill
 from typing import Any, Protocol
 
 import torch
@@ -206,12 +207,14 @@ def draw_runs(
     runs: Mapping[str, Sequence[Epoch | Row]],
     healthy: Sequence[Epoch | Row] | None = None,
     verdicts: Mapping[str, str] | None = None,
-) -> Figure:
+    floors: Mapping[str, float] | None = None,
+) -> Picture:
     """Draw for each run a column with its loss above its accuracy, epoch by epoch.
 
     runs    : {title: what `fit` returns, or rows of it}, two to six of them
     healthy : a run to compare with, whose validation is drawn in gray in every column
     verdicts: what is written into a run's upper panel, by its title
+    floors  : the lowest loss that is possible in a run, by its title, a line in its upper panel
     A loss above twice that of a uniform prediction is a triangle at the upper edge.
     """
     rows_of = {title: as_rows(history) for title, history in runs.items()}
@@ -262,14 +265,35 @@ def draw_runs(
                 "fontsize": style.TEXT_SIZE - 1,
                 "color": style.TEXT,
             }
-            column[0].text(0.98, 0.98, verdicts[title], transform=column[0].transAxes, **options)
+            said = "diagnose:\n" + fill(verdicts[title], 14)
+            column[0].text(0.98, 0.98, said, transform=column[0].transAxes, **options)
+        if floors and title in floors:
+            draw_floor(column[0], floors[title], epochs[-1])
         column[1].set_xlabel("epoch", fontsize=style.TEXT_SIZE, color=style.TEXT)
         if len(epochs) <= 8:
             column[1].set_xticks(epochs)
     for ax, key in zip(axes[:, 0], UNITS, strict=True):
         ax.set_ylabel(key, fontsize=style.TEXT_SIZE, color=style.TEXT)
     name_lines(fig, axes)
-    return fig
+    ends = "; ".join(describe_end(title, rows[-1]) for title, rows in rows_of.items())
+    return Picture(
+        fig,
+        "The loss above the accuracy of each run, epoch by epoch, in training and validation.",
+        f"A column for each run. The last training loss and validation accuracy: {ends}.",
+    )
+
+
+def describe_end(title: str, row: Row) -> str:
+    """Say in words how a run ends."""
+    name = " ".join(title.split())
+    return f"{name} {row['loss']:.2f} and {row['val_accuracy']:.2f}"
+
+
+def draw_floor(ax: Axes, floor: float, end: float) -> None:
+    """Draw a line at the lowest loss possible, with its name below it."""
+    ax.axhline(floor, color=style.SERIES[1], linewidth=2)
+    options: dict[str, Any] = {"fontsize": style.TEXT_SIZE - 1, "ha": "right", "va": "top"}
+    ax.text(end, floor - 0.03, f"minimum: {floor:.2f}", color=style.TEXT, **options)
 
 
 def name_lines(fig: Figure, axes: Any) -> None:
