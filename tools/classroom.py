@@ -191,7 +191,7 @@ def solved(exercise: Exercise, solutions: NotebookNode, known: set[str]) -> str:
 def marks(exercise: Exercise, points: str) -> str:
     """The cell that gives the points; its last line is a number, which nbgrader takes for them."""
     [module] = re.findall(
-        rf"^from (\S+) import {exercise.check}$", "\n".join(code(exercise.cells)), re.M
+        rf"^from (\S+) import .*\b{exercise.check}\b", "\n".join(code(exercise.cells)), re.M
     )
     share = f"_share(_check, {exercise.answer})"
     if exercise.cells[-1].metadata["exercise"][
