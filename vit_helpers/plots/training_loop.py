@@ -190,7 +190,7 @@ def draw_paths(paths: Mapping[str, Tensor], curvature: tuple[float, float]) -> P
 
     paths: {name: (steps, 2)};  curvature: a, b
     """
-    fig, axes = style.new_figure(9, 4.1, ncols=len(paths), sharex=True, sharey=True, squeeze=False)
+    fig, axes = style.new_figure(9, 3.9, ncols=len(paths), sharex=True, sharey=True, squeeze=False)
     a, b = curvature
     x, y = torch.meshgrid(
         torch.linspace(-1.35, 0.75, 120), torch.linspace(-0.95, 1.15, 120), indexing="xy"
@@ -266,7 +266,9 @@ def draw_repair(runs: Mapping[str, Tensor], levels: Mapping[str, float]) -> Pict
     runs  : {name of the optimizer: (seeds, epochs)}
     levels: {what a constant prediction says: its accuracy}, dotted lines
     """
-    fig, axes = style.new_figure(9, 3.6, ncols=len(runs), sharey=True, squeeze=False)
+    widths = [1.0] * (len(runs) - 1) + [1.37]  # an epoch is as long in all; names at the right
+    options: dict[str, Any] = {"sharey": True, "squeeze": False, "width_ratios": widths}
+    fig, axes = style.new_figure(9, 3.6, ncols=len(runs), **options)
     style.title_figure(fig, "One letter more, and the model no longer gives a single answer")
     looks = (("o-", style.SERIES[0]), ("s--", style.SERIES[2]), ("^:", style.TEXT))
     for ax, (name, accuracies) in zip(axes[0], runs.items(), strict=True):
