@@ -271,8 +271,7 @@ def draw_forest(lines: Mapping[str, Mapping[str, Any]], controls: Sequence[str])
     return Picture(
         fig,
         "A score with its interval for each kind of map, with and without a model, sorted.",
-        f"The pointing game of maps, with 95% intervals: {story}. "
-        "Diamonds use no model.",
+        f"The pointing game of maps, with 95% intervals: {story}. Diamonds use no model.",
     )
 
 
