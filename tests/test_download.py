@@ -3,8 +3,8 @@
 import contextlib
 import gc
 import hashlib
-import multiprocessing
 import shutil
+import subprocess
 import sys
 import tarfile
 import threading
@@ -17,6 +17,8 @@ from time import sleep
 import pytest
 
 from vit_helpers.data.downloads import DownloadError, data_folder, fetch, unpack
+
+ROOT = Path(__file__).parents[1]
 
 # requests leaves the socket of a failed answer to the garbage collector, which must not warn in
 # another file
@@ -114,16 +116,11 @@ def test_a_wrong_file_of_that_name_is_named_and_not_touched(server, tmp_path):
 
 
 def test_two_processes_at_once_do_no_harm(server, tmp_path):
-    path, ways = (
-        tmp_path / "file.bin",
-        multiprocessing.get_context("fork" if sys.platform == "linux" else "spawn"),
-    )
-    both = [ways.Process(target=fetch, args=(server + "slow", path, SHA256)) for _ in range(2)]
-    for one in both:
-        one.start()
-    for one in both:
-        one.join(60)
-    assert [one.exitcode for one in both] == [0, 0]
+    path = tmp_path / "file.bin"
+    arguments = (server + "slow", str(path), SHA256)
+    code = f"from {fetch.__module__} import fetch; fetch(*{arguments!r})"
+    both = [subprocess.Popen([sys.executable, "-c", code], cwd=ROOT) for _ in range(2)]
+    assert [process.wait(60) for process in both] == [0, 0]
     assert path.read_bytes() == BODY and list(tmp_path.iterdir()) == [path]
 
 
