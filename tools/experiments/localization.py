@@ -33,13 +33,18 @@ IMAGES = 5000  # of the training split; the test split has a fifth as many
 
 
 def add_arguments(parser: ArgumentParser) -> None:
+    add_models(parser)
+    add_out(parser, "localization.csv")
+
+
+def add_models(parser: ArgumentParser) -> None:
+    """Add an argument for the models that are scored."""
     parser.add_argument(
         "weights",
         nargs="+",
         type=Path,
         help="files that `pretrain scattered` wrote, of seeds 0, 1, 2 ...",
     )
-    add_out(parser, "localization.csv")
 
 
 def run(args: Namespace) -> None:

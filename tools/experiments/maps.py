@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from tools import main
-from tools.experiments.localization import IMAGES
+from tools.experiments.localization import IMAGES, add_models
 from tools.experiments.measuring import add_out, find_or_measure
 from vit_helpers.data import Data, load
 from vit_helpers.data.splits import Batches
@@ -87,12 +87,7 @@ ALL = {**METHODS, **OF_GRADIENTS, **WITHOUT_MODEL}
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument(
-        "weights",
-        nargs="+",
-        type=Path,
-        help="files that `pretrain scattered` wrote, of seeds 0, 1, 2 ...",
-    )
+    add_models(parser)
     add_out(parser, "maps.csv")
 
 
