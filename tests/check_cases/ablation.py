@@ -9,6 +9,7 @@ import random
 
 import numpy as np
 import torch
+from scipy import stats
 
 from check_cases import Program
 
@@ -180,92 +181,151 @@ ONE_WRONG = ONE.wrong("give", {
         [keeps, lambda b, o, kept={}: kept.setdefault(str((b, o)), ONE()(b, o))],
 }  # fmt: skip
 
-# compare
+# interval
 
-COMPARE = Program("""
+INTERVAL = Program("""
 def answer(baseline, changed):
     a, b = np.array(baseline), np.array(changed)
     d, n = b - a, len(a)
-    mean, error = d.mean(), d.std(ddof=1) / n**0.5
-    return [{{mean: mean}}, {{error: error}}, {{larger: np.abs(mean) > 2 * error}}]
-""")
+    mean, error = {{mean: d.mean()}}, {{error: d.std(ddof=1) / n**0.5}}
+    half = {{times: t.ppf(0.975, n - 1)}} * error
+    return {{give: [mean - half, mean + half]}}
+""", t=stats.t, norm=stats.norm)  # fmt: skip
 
 
 def by_tensors(one, two):
     steps = torch.tensor(two, dtype=torch.float64) - torch.tensor(one, dtype=torch.float64)
-    error = steps.std() / len(steps) ** 0.5
-    return steps.mean(), error, steps.mean().abs() > 2 * error
+    half = stats.t.isf(0.025, len(one) - 1) * steps.std() / len(steps) ** 0.5
+    return torch.stack([steps.mean() - half, steps.mean() + half])
 
 
 def in_float32(one, two):
     steps = torch.tensor(two) - torch.tensor(one)
-    error = steps.std() / len(steps) ** 0.5
-    return steps.mean().item(), error.item(), int(abs(steps.mean()) > 2 * error)
+    half = {1: 12.71, 2: 4.30, 3: 3.18, 4: 2.78}[len(one) - 1] * steps.std() / len(one) ** 0.5
+    return steps.mean().item() - half.item(), (steps.mean() + half).item()
 
 
-def by_hand(baseline, changed):
-    n, total = len(baseline), 0
-    steps = [changed[i] - baseline[i] for i in range(n)]
-    mean = sum(steps) / n
-    for step in steps:
-        total += (step - mean) ** 2
-    error = math.sqrt(total / (n - 1) / n)
-    return mean, error, mean > 2 * error or mean < -2 * error
+def by_scipy(baseline, changed):
+    steps = [changed[i] - baseline[i] for i in range(len(baseline))]
+    return stats.t.interval(0.95, len(steps) - 1, np.mean(steps), stats.sem(steps))
 
 
-def divided(baseline, changed):
-    mean, error, _ = by_hand(baseline, changed)
-    return mean, error, abs(mean) / error > 2
+def by_test(baseline, changed):
+    return stats.ttest_rel(changed, baseline).confidence_interval(0.95)
 
 
-COMPARE_WRONG = COMPARE.wrong("mean", {
-    "is the error first": "error",
-    "the sign is lost: use abs() only": "abs(mean)", "the sign is reversed": "(a - b).mean()",
+INTERVAL_WRONG = INTERVAL.wrong("mean", {
+    "the sign is lost: keep that of": "abs(d.mean())", "the sign is reversed": "(a - b).mean()",
     "the best seeds": "b.max() - a.max()",
     "the largest difference": "d.max()", "that is the sum": "d.sum()",
     "of the change itself": "b.mean()",
     "that is a ratio": "b.mean() / a.mean()", "a mean divides by n": "d.sum() / (n - 1)",
-    "the median": "np.median(d)",
+    "the median": "np.median(d)", "around 0": "0",
     "the signs are lost before": "abs(d).mean()", "it should give a number": "d",
-    "seed by seed, and take the mean": "mean + 1",
-}) | COMPARE.wrong("error", {
+    "seed by seed, and take the mean": "d.mean() + 1",
+}) | INTERVAL.wrong("error", {
     "the standard deviation of the differences; divide it":
         "d.std(ddof=1)", "the standard deviation should divide by n - 1": "d.std() / n**0.5",
-    "with n, and not divided by": "d.std()", "falls with the square root of n": "d.std(ddof=1) / n",
-    "you divided by n, and": "d.std() / n",
+    "with n, and doesn't divide": "d.std()",
+    "falls with the square root of n": "d.std(ddof=1) / n",
     "not paired, and with n": "((a.var() + b.var()) / n) ** 0.5",
     "not paired: the variances of both": "((a.var(ddof=1) + b.var(ddof=1)) / n) ** 0.5",
     "the error of the change alone": "b.std(ddof=1) / n**0.5",
     "the error of the baseline alone": "a.std(ddof=1) / n**0.5",
-    "the standard deviation of the change alone": "b.std(ddof=1)",
-    "accuracies together": "np.array([a, b]).std(ddof=1) / (2 * n) ** 0.5",
-    "that is a variance; take its square root": "d.var(ddof=1) / n",
-    "take its square root, and divide": "d.var(ddof=1)",
-    "the factor 2 belongs": "2 * error",
+    "it uses a variance; take its square root": "d.var(ddof=1) / n",
     "n - 1 belongs only in the": "d.std(ddof=1) / (n - 1) ** 0.5",
     "divided by the square root of their number":
         ["0", "((a.var(ddof=1) + b.var(ddof=1) - 2 * abs(np.cov(a, b)[0, 1])) / n) ** 0.5"],
     "keep the order of the seeds": "(np.sort(b) - np.sort(a)).std(ddof=1) / n**0.5",
-}) | COMPARE.wrong("larger", {
-    "gives 'yes'": "'yes'",
-    "gives 2.5 as the third result": "2.5", "compare abs(difference)": "mean > 2 * error",
-    "twice the error, not once": "np.square(mean) > error**2",
-    "counts as larger: larger means that": "True",
-    "not 1.96 times": "abs(mean) / 1.96 > error if error else mean != 0",
-    "not three times": "abs(mean) > np.multiply(error, 3)",
-    "not the standard deviation": "abs(mean) > 2 * d.std(ddof=1)",
-    "counts as not larger: larger means that":
-        ["abs(mean) > {2: 12.71, 3: 4.30, 4: 3.18, 5: 2.78, 6: 2.57}[n] * error", "False",
-            "abs(mean) > {2: 12.7, 3: 4.3, 4: 3.18}.get(n, 2.78) * error"],
-    "the comparison is reversed": "2 * error > abs(mean)",
-    "nothing differs here: use >, not >=": "abs(mean) >= 2 * error",
-    "if all seeds gain the same": "error and abs(mean) > 2 * error",
+}) | INTERVAL.wrong("times", {
+    "that is one standard error": "np.float64(1)", "that is twice the standard error": "+2.0",
+    "as for a known error": ["1.96", "norm.ppf(0.975)"],
+    "n - 1 degrees of freedom, not n": "t.ppf(0.975, df=n)",
+    "not 2 * n - 2": "t.isf(0.025, 2 * (n - 1))",
+    "so ask t for 0.975": "t.isf(0.05, n - 1)",
+    "the low end is above the high one": "t.ppf(0.025, n - 1)",
+    "half as far": "0.5 * t.ppf(0.975, n - 1)", "twice as far": "2 * t.ppf(0.975, n - 1)",
+    "t times the standard deviation": ["3", "t.ppf(0.995, n - 1)"],
+}) | INTERVAL.wrong("give", {
+    "it should give two numbers, low and high": "mean", "gives 3 results": "[mean, half, error]",
+    "gives 1 results": "[mean]",
+    "the low end is above the high one": "[mean + half, mean - half]",
 }) | {
-    "three results": lambda a, b: by_hand(a, b)[0],
-    "gives 2 results": lambda a, b: by_hand(a, b)[:2],
-    "divides by an error of 0":
-        divided,
-    ".sort() works in place and breaks up the pairs": lambda a, b: a.sort() or by_hand(a, b),
+    ".sort() works in place and breaks up the pairs": lambda a, b: a.sort() or by_scipy(a, b),
+}  # fmt: skip
+
+# which_pass
+
+PASS = Program("""
+def answer(p):
+    n, passes = len(p), [False] * len(p)
+    for rank, i in enumerate(np.argsort({{sort: p}})):
+        if p[i] >= {{limit: 0.05 / (n - rank)}}:
+            {{stop: break}}
+        passes[i] = True
+    return {{give: passes}}
+""")
+
+
+def passes_by_correction(p):
+    corrected, most = {}, 0
+    for rank, x in enumerate(sorted(p)):
+        most = corrected[x] = max(most, corrected.get(x, 0), x * (len(p) - rank))
+    return [corrected[x] < 0.05 for x in p]
+
+
+def passes_by_numpy(p):
+    p = np.array(p)
+    order = p.argsort()
+    small = p[order] < 0.05 / np.arange(len(p), 0, -1)
+    passes = np.empty(len(p), bool)
+    passes[order] = np.logical_and.accumulate(small)
+    return passes
+
+
+def passes_by_tensor(p):
+    return torch.tensor(passes_by_numpy(p))
+
+
+def by_rounds(p):
+    """Take the smallest of those that are left."""
+    left = list(range(len(p)))
+    while left and p[min(left, key=p.__getitem__)] < 0.05 / len(left):
+        left.remove(min(left, key=p.__getitem__))
+    return [i not in left for i in range(len(p))]
+
+
+def hochberg(p):
+    passes, found = [False] * len(p), False
+    for rank, i in enumerate(np.argsort(p)[::-1]):
+        found = passes[i] = found or p[i] < 0.05 / (rank + 1)
+    return passes
+
+
+def benjamini(p):
+    n = len(p)
+    below = [rank for rank, x in enumerate(sorted(p), 1) if x <= 0.05 * rank / n]
+    return [x <= sorted(p)[below[-1] - 1] for x in p] if below else [False] * n
+
+
+PASS_WRONG = PASS.wrong("limit", {
+    "no correction": "0.05", "that is Bonferroni's": "0.05 / n",
+    "one rank late": "0.05 / (n + 1 - rank)", "one rank early": "0.05 / max(1, n - 1 - rank)",
+    "sort them, compare the smallest with": ["0.01", "0.1 / (n - rank)"],
+}) | PASS.wrong("stop", {
+    "none after it passes": "continue",
+}) | PASS.wrong("sort", {
+    "are not sorted first": "range(n)",
+}) | PASS.wrong("give", {
+    "return them in the order of the list": "[*np.array(passes)[np.argsort(p)]]",
+    "True and False are exchanged": "[not x for x in passes]",
+    "it should give one for each p-value": ["passes[:-1]", "passes + [True]"],
+    "a list of True and False": "sum(passes)",
+    "it should give True or False for each": ["list(p)", "[str(x) for x in passes]"],
+}) | {
+    "begin with the smallest": hochberg,
+    "Benjamini and Hochberg": benjamini,
+    "use sorted() instead of .sort()": lambda p: p.sort() or PASS()(p),
 }  # fmt: skip
 
 # pick
@@ -469,7 +529,8 @@ RIGHT = {
     ],
     "scale_rate": [SCALE(), scaled_by_ifs, SCALE(give="np.float64(lr * ratio**power)")],
     "one_at_a_time": [ONE(), one_as_generator, ONE(give="(runs[0], *runs[:0:-1])")],
-    "compare": [COMPARE(), by_tensors, in_float32, by_hand],
+    "interval": [INTERVAL(), by_tensors, in_float32, by_scipy, by_test],
+    "which_pass": [PASS(), passes_by_correction, passes_by_numpy, passes_by_tensor, by_rounds],
     "pick": [PICK(), picked_by_numpy, picked_by_loop, picked_by_groups],
     "halving": [HALVING(), by_recursion],
 }  # fmt: skip
@@ -477,7 +538,8 @@ WRONG = {
     "draw_rates": DRAW_WRONG,
     "scale_rate": SCALE_WRONG,
     "one_at_a_time": ONE_WRONG,
-    "compare": COMPARE_WRONG,
+    "interval": INTERVAL_WRONG,
+    "which_pass": PASS_WRONG,
     "pick": PICK_WRONG,
     "halving": HALVING_WRONG,
 }

@@ -10,6 +10,8 @@ from functools import partial, reduce
 from statistics import fmean, median, pstdev, stdev, variance
 from typing import Any
 
+from scipy.special import stdtrit
+
 from vit_helpers.checks.ablation_search import (  # noqa: F401
     DRAW,
     HALVING,
@@ -21,7 +23,7 @@ from vit_helpers.checks.ablation_search import (  # noqa: F401
 from vit_helpers.checks.engine.compare import copy_of
 from vit_helpers.checks.engine.exercise import Arguments, Case, Exercise, Outcome, Wording, cases
 from vit_helpers.checks.engine.learning import as_list, as_number
-from vit_helpers.checks.engine.report import Function, Mistake, reject_if, short, variants
+from vit_helpers.checks.engine.report import Function, reject_if, short, variants
 
 # One change at a time
 
@@ -146,7 +148,7 @@ ONE = Exercise(
 check_one_at_a_time = ONE.check
 
 
-# Comparing
+# An interval
 
 
 def error_of(values: Sequence[float], spread: Function = stdev) -> float:
@@ -154,25 +156,29 @@ def error_of(values: Sequence[float], spread: Function = stdev) -> float:
     return spread(values) / len(values) ** 0.5
 
 
-def compare(
+def t_multiple(n: int) -> float:
+    """Return how many standard errors a 95% interval reaches to each side, with n differences."""
+    return float(stdtrit(n - 1, 0.975))
+
+
+def interval(
     a: Sequence[float],
     b: Sequence[float],
     mean: Function = lambda a, b, d: fmean(d),
     error: Function = lambda a, b, d: error_of(d),
-    larger: Function = lambda mean, error, n: abs(mean) > 2 * error,
+    multiple: Function = t_multiple,
 ) -> Arguments:
     """Give the right answer, or a wrong one with another rule for a part.
 
     d: the differences of b and a, seed by seed
     """
     d = [y - x for x, y in zip(a, b, strict=True)]
-    return mean(a, b, d), error(a, b, d), larger(fmean(d), error_of(d), len(d))
+    middle, half = mean(a, b, d), multiple(len(d)) * error(a, b, d)
+    return middle - half, middle + half
 
 
 MEANS: Mapping[str, Function] = {
-    "is the error first? The order is difference, error, larger": lambda a, b, d: error_of(d),
-    "the sign is lost: use abs() only where the mean is compared with the error":
-        lambda a, b, d: abs(fmean(d)),
+    "the sign is lost: keep that of the mean difference": lambda a, b, d: abs(fmean(d)),
     "the sign is reversed: subtract the baseline from the change": lambda a, b, d: -fmean(d),
     "that is the difference between the best seeds; use all seeds": lambda a, b, d: max(b) - max(a),
     "that is the largest difference; use the mean": lambda a, b, d: max(d),
@@ -182,52 +188,47 @@ MEANS: Mapping[str, Function] = {
     "you divided by n - 1; a mean divides by n": lambda a, b, d: sum(d) / (len(d) - 1),
     "that is the median; use the mean": lambda a, b, d: median(d),
     "the signs are lost before averaging": lambda a, b, d: fmean(map(abs, d)),
+    "it is around 0; it should be around the mean difference": lambda a, b, d: 0.0,
 }  # fmt: skip
 ERRORS: Mapping[str, Function] = {
-    "that is the standard deviation of the differences; divide it by the square root of n":
+    "it uses the standard deviation of the differences; divide it by the square root of n":
         lambda a, b, d: stdev(d),
     "the standard deviation should divide by n - 1, before you divide it by the square root of n":
         lambda a, b, d: error_of(d, pstdev),
-    "that is the standard deviation with n, and not divided by the square root of n":
+    "it uses the standard deviation with n, and doesn't divide it by the square root of n":
         lambda a, b, d: pstdev(d),
     "you divided by n; the error falls with the square root of n":
         lambda a, b, d: stdev(d) / len(d),
-    "you divided by n, and the standard deviation has n instead of n - 1":
-        lambda a, b, d: pstdev(d) / len(d),
     "not paired: the variances of both were added. Take the differences seed by seed, "
     "then their standard deviation":
         lambda a, b, d: math.hypot(error_of(a), error_of(b)),
     "not paired, and with n instead of n - 1":
         lambda a, b, d: math.hypot(error_of(a, pstdev), error_of(b, pstdev)),
-    "not paired: that is the error of the change alone": lambda a, b, d: error_of(b),
-    "not paired: that is the error of the baseline alone": lambda a, b, d: error_of(a),
-    "not paired: that is the standard deviation of the change alone": lambda a, b, d: stdev(b),
-    "not paired: that is the error of all accuracies together": lambda a, b, d: error_of([*a, *b]),
-    "that is a variance; take its square root": lambda a, b, d: variance(d) / len(d),
-    "that is a variance; take its square root, and divide by the square root of n":
-        lambda a, b, d: variance(d),
-    "that is twice the error; the factor 2 belongs to the comparison":
-        lambda a, b, d: 2 * error_of(d),
+    "not paired: it uses the error of the change alone": lambda a, b, d: error_of(b),
+    "not paired: it uses the error of the baseline alone": lambda a, b, d: error_of(a),
+    "it uses a variance; take its square root": lambda a, b, d: variance(d) / len(d),
     "n - 1 belongs only in the standard deviation: divide by sqrt(n)":
         lambda a, b, d: stdev(d) / (len(d) - 1) ** 0.5,
     "both lists were sorted, which breaks up the pairs: keep the order of the seeds":
         lambda a, b, d: error_of([y - x for x, y in zip(sorted(a), sorted(b), strict=True)]),
 }  # fmt: skip
-LARGER: Mapping[str, Function] = {
-    "a change for the worse counts too: compare abs(difference)":
-        lambda mean, error, n: mean > 2 * error,
-    "compare with twice the error, not the standard deviation":
-        lambda mean, error, n: abs(mean) > 2 * error * n**0.5,
-    "compare with twice the error, not once": lambda mean, error, n: abs(mean) > error,
-    "compare with twice the error, not 1.96 times": lambda mean, error, n: abs(mean) > 1.96 * error,
-    "compare with twice the error, not three times": lambda mean, error, n: abs(mean) > 3 * error,
-    "the comparison is reversed: a large difference is larger than two errors":
-        lambda mean, error, n: abs(mean) < 2 * error,
-    "if all seeds gain the same, any difference counts as larger":
-        lambda mean, error, n: abs(mean) > 2 * error > 0,
-    "nothing differs here: use >, not >=": lambda mean, error, n: abs(mean) >= 2 * error,
+MULTIPLES: Mapping[str, Function] = {
+    "that is one standard error; multiply it by t": lambda n: 1,
+    "that is twice the standard error; with few runs, t is larger than 2": lambda n: 2,
+    "that is 1.96 standard errors, as for a known error; with few runs, t is larger":
+        lambda n: stdtrit(math.inf, 0.975),
+    "the mean difference has n - 1 degrees of freedom, not n": lambda n: stdtrit(n, 0.975),
+    "pairs leave n - 1 degrees of freedom, not 2 * n - 2": lambda n: stdtrit(2 * n - 2, 0.975),
+    "5% are left out on each side; it should be 2.5%, so ask t for 0.975":
+        lambda n: stdtrit(n - 1, 0.95),
+    "that is t for 0.025, which is negative: the low end is above the high one":
+        lambda n: stdtrit(n - 1, 0.025),
+    "that is half as far: the interval reaches t standard errors to each side":
+        lambda n: t_multiple(n) / 2,
+    "that is twice as far: the interval reaches t standard errors to each side":
+        lambda n: 2 * t_multiple(n),
 }  # fmt: skip
-RULES = {"mean": MEANS, "error": ERRORS, "larger": LARGER}
+RULES = {"mean": MEANS, "error": ERRORS, "multiple": MULTIPLES}
 # accuracies of the baseline and of a change, seed by seed; a lost sign shows in the second pair,
 # and in the last two the best seed of one is the worst of the other
 PAIRS = [
@@ -238,118 +239,165 @@ PAIRS = [
     ([0.80, 0.90, 0.85, 0.72], [0.93, 0.82, 0.85, 0.96]),
     ([0.91, 0.75, 0.84], [0.78, 0.94, 0.90]),
 ]
-# 2 from both sides; just beside 1.96 and 3, which a factor from a table of t is not
-ERRORS_AWAY = (1.5, -1.5, 1.94, 1.98, -1.98, 2.02, -2.02, 2.7, -2.7, 2.9, 3.1, 3.5, 5.0)
 
 
-def away(errors: float, n: int) -> tuple[list[float], list[float]]:
-    """Return accuracies whose mean difference is so many standard errors; n: an even number."""
-    swing = [0.01 * (-1) ** i for i in range(n)]
-    gain = errors * error_of(swing)
-    return [0.8] * n, [0.8 + gain + x for x in swing]
+def observe_end(answer: Function, baseline: list[Any], changed: list[Any], name: str) -> Settings:
+    """Return the middle of an answer's interval, or how far it reaches to each side.
 
-
-JUDGED = [
-    PAIRS[0],
-    PAIRS[0][::-1],
-    *(away(errors, n) for errors in ERRORS_AWAY for n in (4, 6)),
-    PAIRS[2],
-]
-STEADY = [
-    ([0.5, 0.75], [0.625, 0.875]),
-    ([0.5, 0.75, 0.25], [0.25, 0.5, 0.0]),
-    ([0.5, 0.75], [0.5, 0.75]),
-    ([0.5, 0.75, 0.625], [0.5, 0.75, 0.625]),
-]
-
-
-def observe_part(answer: Function, baseline: list[Any], changed: list[Any], name: str) -> Settings:
-    """Return one of the three results of an answer.
-
-    raises: Mistake unless they are two numbers and a boolean
+    raises: Mistake unless the answer gives two numbers
     """
     when, copies = f"for {baseline} and {changed}", ([*baseline], [*changed])
-    try:
-        got = as_list(
-            answer(*copies), when, "three results: difference, error, and whether it is larger"
-        )
-    except ZeroDivisionError:
-        if (baseline, changed) not in STEADY:
-            raise
-        message = (
-            "divides by an error of 0 when all seeds agree: compare abs(difference) with 2 * error"
-        )
-        raise Mistake(message) from None
+    got = as_list(answer(*copies), when, "two numbers, low and high")
     message = "changes the lists it is given: .sort() works in place and breaks up the pairs"
     reject_if(copies != (baseline, changed), message)
-    message = (
-        f"gives {len(got)} results {when}; it should give difference, "
-        "error, and whether it is larger"
-    )
-    reject_if(len(got) != 3, message)
-    difference, error, larger = got
-    reject_if(
-        isinstance(larger, str) or larger is None,
-        f"gives {larger!r} {when}; it should give True or False",
-    )
-    truth = as_number(int(larger) if isinstance(larger, bool) else larger, when, "True or False")
-    reject_if(
-        truth not in (0, 1),
-        f"gives {truth:.3g} as the third result {when}; it should be True or False",
-    )
-    parts = {
-        "difference": as_number(difference, when),
-        "error": as_number(error, when),
-        "larger": bool(truth),
-    }
-    return {name: parts[name]}
+    message = f"gives {len(got)} results {when}; it should give two, low and high"
+    reject_if(len(got) != 2, message)
+    low, high = (as_number(end, when) for end in got)
+    return {name: (low + high) / 2 if name == "middle" else (high - low) / 2}
 
 
-def compare_says(
+def interval_says(
     part: str, got: Any, right: Any, message: str, a: list[Any], b: list[Any], name: str
 ) -> str:
-    """Write the message about one of the three."""
-    if name != "larger":
-        return f"the {name} for {(a, b)} is {got:.4f}; it should be {right:.4f}: {message}"
-    mean, error, _ = compare(a, b)
-    return (
-        f"a difference of {mean:+.4f} with an error of {error:.4f} counts as "
-        f"{'larger' if got else 'not larger'}: {message}"
-    )
+    """Write the message about the middle or the length."""
+    verb = "has the middle" if name == "middle" else "reaches to each side"
+    return f"the interval for {(a, b)} {verb} {got:.4f}; it should be {right:.4f}: {message}"
 
 
-COMPARE = Exercise(
-    name="compare",
-    reference=compare,
-    outcome=Outcome(observe=observe_part, rtol=1e-4),
+INTERVAL = Exercise(
+    name="interval",
+    reference=interval,
+    outcome=Outcome(observe=observe_end, rtol=2e-3),  # t from a table has two digits
     wording=Wording(
         when=lambda a, b, name: f"for {a} and {b}",
-        says=compare_says,
+        says=interval_says,
         unknown={
-            "difference": "subtract the baseline from the change, seed by seed, and take the mean",
-            "error": "the standard deviation of the differences, "
+            "middle": "subtract the baseline from the change, seed by seed, and take the mean",
+            "half": "t times the standard deviation of the differences, "
             "divided by the square root of their number",
-            "larger": "larger means that abs(difference) is more than 2 * error",
         },
     ),
     ideas={
-        "the mean difference, with its sign": cases(*((*pair, "difference") for pair in PAIRS)),
-        "its standard error, from the paired differences": cases(
-            *((*pair, "error") for pair in PAIRS)
-        ),
-        "a difference of more than two errors is larger, up or down": cases(
-            *((*pair, "larger") for pair in JUDGED)
-        ),
-        "the same when all seeds agree, and when nothing differs": cases(
-            *((*pair, "larger") for pair in STEADY)
+        "around the mean difference, with its sign": cases(*((*pair, "middle") for pair in PAIRS)),
+        "t standard errors of the paired differences to each side": cases(
+            *((*pair, "half") for pair in PAIRS)
         ),
     },
     mistakes=variants(
-        compare,
+        interval,
         {message: {part: rule} for part, rules in RULES.items() for message, rule in rules.items()},
     ),
 )
-check_compare = COMPARE.check
+check_interval = INTERVAL.check
+
+
+# Many comparisons
+
+LEVEL = 0.05
+P_VALUES = [
+    [0.2, 0.01, 0.045, 0.02, 0.009],
+    [0.015, 0.6, 0.0001, 0.042, 0.3, 0.0095],
+    [0.001, 0.04, 0.03, 0.005],
+    [0.012, 0.013, 0.026, 0.049],
+    [0.03, 0.03, 0.03, 0.001, 0.9],
+    [0.04, 0.02],
+    [0.02, 0.06, 0.015],
+    [0.049],
+    [0.3, 0.7],
+]
+
+
+def step_down(p: Sequence[float], limit: Function, stop: bool = True) -> list[bool]:
+    """Compare p-values, the smallest first, with limit(rank from 0, n); in the order of p.
+
+    stop: whether none passes after the first that does not
+    """
+    order = sorted(range(len(p)), key=lambda i: p[i])
+    small = [p[i] < limit(rank, len(p)) for rank, i in enumerate(order)]
+    if stop and False in small:
+        first = small.index(False)
+        small[first:] = [False] * (len(p) - first)
+    passes = dict(zip(order, small, strict=True))
+    return [passes[i] for i in range(len(p))]
+
+
+def step_up(p: Sequence[float], limit: Function) -> list[bool]:
+    """Let all p-values pass up to the largest that is below its limit."""
+    small = [x for x, passes in zip(p, step_down(p, limit, stop=False), strict=True) if passes]
+    return [x <= max(small, default=-1) for x in p]
+
+
+def holm_limit(rank: int, n: int) -> float:
+    """Return Holm's limit for the p-value of this rank, counted from 0."""
+    return LEVEL / (n - rank)
+
+
+def which_pass(p: Sequence[float]) -> list[bool]:
+    """Give the right answer."""
+    return step_down(p, holm_limit)
+
+
+PASS_MISTAKES: dict[str, Function] = {
+    "no correction: each is compared with 0.05": lambda p: [x < LEVEL for x in p],
+    "that is Bonferroni's correction, which compares all with 0.05 / n":
+        lambda p: [x < LEVEL / len(p) for x in p],
+    "once one is too large, none after it passes":
+        lambda p: step_down(p, holm_limit, stop=False),
+    "it begins with the largest p-value; begin with the smallest, and stop where one is too large":
+        lambda p: step_up(p, holm_limit),
+    "the limits are those of Benjamini and Hochberg, 0.05 * rank / n":
+        lambda p: step_up(p, lambda rank, n: LEVEL * (rank + 1) / n),
+    "the limits are one rank late: the smallest is compared with 0.05 / n":
+        lambda p: step_down(p, lambda rank, n: LEVEL / (n - rank + 1)),
+    "the limits are one rank early: the smallest is compared with 0.05 / n":
+        lambda p: step_down(p, lambda rank, n: LEVEL / max(n - rank - 1, 1)),
+    "they are in the order of the sorted p-values; return them in the order of the list":
+        lambda p: sorted(which_pass(p), reverse=True),
+    "the p-values are not sorted first": lambda p: in_given_order(p),
+    "True and False are exchanged: a small p-value passes":
+        lambda p: [not passes for passes in which_pass(p)],
+}  # fmt: skip
+
+
+def in_given_order(p: Sequence[float]) -> list[bool]:
+    """Compare p-values with Holm's limits in the order in which they come, up to the first."""
+    small = [x < holm_limit(rank, len(p)) for rank, x in enumerate(p)]
+    return [all(small[: i + 1]) for i in range(len(p))]
+
+
+def observe_passes(answer: Function, p: list[float]) -> dict[str, list[bool]]:
+    """Return what passes; Mistake unless there is True or False for each p-value."""
+    when, given = f"for {p}", [*p]
+    got = as_list(answer(given), when, "a list of True and False")
+    reject_if(given != p, "changes the list it is given; use sorted() instead of .sort()")
+    truths = [item.item() if hasattr(item, "item") else item for item in got]
+    odd = [item for item in truths if not isinstance(item, (bool, int)) or item not in (0, 1)]
+    message = f"gives {short(odd[0]) if odd else ''} {when}; it should give True or False for each"
+    reject_if(odd, message)
+    message = f"gives {len(got)} results {when}; it should give one for each p-value"
+    reject_if(len(got) != len(p), message)
+    return {"": [bool(item) for item in truths]}
+
+
+WHICH_PASS = Exercise(
+    name="which_pass",
+    reference=which_pass,
+    outcome=Outcome(observe=observe_passes),
+    wording=Wording(
+        when=lambda p: f"for {p}",
+        says="gives {got} {when} instead of {right}: {message}",
+        unknown="sort them, compare the smallest with 0.05 / n, the next with 0.05 / (n - 1), "
+        "and stop at the first that is too large",
+    ),
+    ideas={
+        "the smallest first, each with its own limit, up to the first that is too large": cases(
+            *((p,) for p in P_VALUES)
+        ),
+        "in the order of the list": cases(*((p[::-1],) for p in P_VALUES)),
+    },
+    mistakes=PASS_MISTAKES,
+)
+check_which_pass = WHICH_PASS.check
 
 
 # Picking
