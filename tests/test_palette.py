@@ -170,15 +170,27 @@ EFFECTS = pd.DataFrame(
     },
     index=["a", "b"],
 )
+TRIES = pd.DataFrame(
+    [(name, seed, 0.1 * seed) for name in ("baseline", "a", "b") for seed in range(2)],
+    columns=["change", "seed", "accuracy"],
+)
 DRAWN = {  # figures in which several colors carry a meaning, each with as many as it takes
-    "draw_against": lambda: ablation.draw_against({name: {1: [0.1], 2: [0.2]} for name in "abcde"}),
-    "draw_forest": lambda: ablation_errors.draw_forest(EFFECTS, ["a"], before={"a": 0.1}),
-    "draw_holm": lambda: ablation.draw_holm(EFFECTS),
-    "draw_pairs": lambda: ablation.draw_pairs(
-        {name: [0.1, 0.2, 0.3, 0.4, 0.6] for name in ("baseline", "a", "b")}
+    "draw_tries": lambda: ablation.draw_tries(TRIES, 2),
+    "draw_margins": lambda: ablation.draw_margins(np.array([[1, 0, -1]] * 3), 0.1, 0.1, 0, 3),
+    "draw_disagreements": lambda: ablation.draw_disagreements(
+        torch.rand(3, 1, 4, 4), np.array([True, False, True]), np.array([False, True, True])
     ),
-    "draw_ranking": lambda: ablation.draw_ranking(EFFECTS),
-    "draw_halves": lambda: ablation.draw_halves({"a": ([0.1], [0.2]), "b": ([0.1], [0.3])}),
+    "draw_ranking": lambda: ablation.draw_ranking(EFFECTS, ["a", "b"]),
+    "draw_rates": lambda: ablation.draw_rates({name: {1: [0.1], 2: [0.2]} for name in "abc"}),
+    "draw_places": lambda: ablation.draw_places({"a": {"x": EFFECTS.loc["a"]}}),
+    "draw_verdict": lambda: ablation.draw_verdict(TRIES, EFFECTS),
+    "draw_forest": lambda: ablation_errors.draw_forest(EFFECTS, "title", {"a": "b"}, "head"),
+    "draw_holm": lambda: ablation_errors.draw_holm(EFFECTS),
+    "draw_pairing": lambda: ablation_errors.draw_pairing(EFFECTS["p"], EFFECTS["holm"]),
+    "draw_retuned": lambda: ablation_errors.draw_retuned({"a": 0.1}, EFFECTS),
+    "draw_halves": lambda: ablation_errors.draw_halves({"a": ([0.1], [0.2]), "b": ([0.1], [0.3])}),
+    "draw_effects": lambda: ablation_errors.draw_effects(EFFECTS.assign(order=[1, 2])),
+    "draw_search": lambda: ablation_errors.draw_search([1e-3, 1e-2], [0.1, 0.2], [0.9, 0.8]),
     "draw_curve": lambda: training.draw_curve(rows(), "loss"),
     "draw_loss": lambda: training.draw_loss(10, 0.1),
     "draw_dots": lambda: data_copies.draw_dots({"a": [0.1, 0.2], "b": [0.2, 0.3]}),

@@ -139,7 +139,8 @@ def test_table_1_is_the_codes():
 
 
 def test_tables_3_and_4_are_those_of_notebook_10():
-    cells = nbformat.read(ROOT / "notebooks" / "10_hyperparameters.ipynb", as_version=4).cells
+    page = ROOT / "notebooks" / "further" / "10_hyperparameters.ipynb"
+    cells = nbformat.read(page, as_version=4).cells
     text = next(
         cell.source for cell in cells if "Table 3 is for training from scratch" in cell.source
     )

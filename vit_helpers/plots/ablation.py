@@ -1,295 +1,309 @@
-"""Notebook 10: differences and their errors, many comparisons, factorial designs, searches."""
+"""Notebook 10: first tries and what is left of them, errors of a difference, many comparisons."""
 
-import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
+from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.ticker import MaxNLocator, NullLocator
 
 from vit_helpers.plots import style
-from vit_helpers.plots.images import color_bar
+from vit_helpers.plots.figure import Picture
+from vit_helpers.plots.images import draw_box, draw_image, name_row
 
 Array = Any  # of numpy
-MARKERS = ("o", "s", "^", "D", "v")
-SEEDS, IMAGES = style.SERIES[:2]  # the two errors, the same in every figure
-SMALL: dict[str, Any] = {"va": "center", "color": style.TEXT, "fontsize": style.TEXT_SIZE - 1}
+WORDS: dict[str, Any] = {"color": style.TEXT, "fontsize": style.TEXT_SIZE}
+BESIDE: dict[str, Any] = {**WORDS, "textcoords": "offset points"}
+LOST, GAINED = style.SERIES[2], style.SERIES[0]  # by a change: images, and points
+SIGNS = LinearSegmentedColormap.from_list("signs", [LOST, style.MUTED, GAINED])
+REAL = style.SERIES[2]  # of what passes a correction
+COUNTS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 
 
-def draw_pairs(
-    runs: Mapping[str, Sequence[float]],
-    baseline: str = "baseline",
-    titles: tuple[str, str] = ("", ""),
-) -> Figure:
-    """Draw accuracies of a baseline and of two changes, and the differences from the baseline.
+def in_words(number: int) -> str:
+    """Write a small number as a word.
 
-    Lines join runs of the same seed.
-
-    runs: {name: accuracies, one a seed}, in points at the right;  titles: of both panels
+    >>> in_words(8), in_words(12)
+    ('eight', '12')
     """
-    fig, (left, right) = style.new_figure(9, 3.2, ncols=2)
-    order = [*(name for name in runs if name != baseline)]
-    order.insert(1, baseline)
-    for seed, line in enumerate(zip(*(runs[name] for name in order), strict=True)):
-        options = {
-            "color": style.SERIES[seed % 3],
-            "linestyle": ("-", "--", ":")[seed // 2],
-            "marker": MARKERS[seed % 5],
-        }
-        left.plot(
-            range(len(order)), line, markersize=7, linewidth=1.5, label=f"seed {seed}", **options
-        )
-        for y, name in enumerate(name for name in order if name != baseline):
-            step = 100 * (runs[name][seed] - runs[baseline][seed])
-            right.plot(
-                step,
-                y - 0.2 + 0.1 * seed,
-                marker=options["marker"],
-                color=options["color"],
-                markersize=7,
-            )
-    for y, name in enumerate(name for name in order if name != baseline):
-        steps = [100 * (b - a) for a, b in zip(runs[baseline], runs[name], strict=True)]
-        error = {
-            "xerr": statistics.stdev(steps) / len(steps) ** 0.5,
-            "color": style.TEXT,
-            "capsize": 4,
-            "linewidth": 2,
-        }
-        right.errorbar(statistics.mean(steps), y + 0.36, fmt="|", markersize=16, **error)
-    left.set_xticks(range(len(order)), order)
-    left.set_xlim(-0.3, len(order) - 0.7)
-    left.legend(frameon=False, fontsize=style.TEXT_SIZE - 1, loc="lower left")
-    right.axvline(0, color=style.LINE, linewidth=1, zorder=0)
-    right.set_yticks(range(len(order) - 1), [name for name in order if name != baseline])
-    right.set_ylim(len(order) - 1.4, -0.4)
-    style.style_axes(left, titles[0], "lines join runs with the same seed", "validation accuracy")
-    style.style_axes(
-        right, titles[1], "change minus baseline, in points\n(bars: mean and standard error)"
+    return COUNTS[number] if number < len(COUNTS) else str(number)
+
+
+def signed(points: float) -> str:
+    """Write a difference with its sign.
+
+    >>> signed(0.86), signed(-3.78)
+    ('+0.9', '−3.8')
+    """
+    return f"{points:+.1f}".replace("-", "−")
+
+
+def gains_of(runs: pd.DataFrame) -> pd.DataFrame:
+    """Differences from the baseline in points: a row for each change, a column for each seed.
+
+    runs: with columns change, seed and accuracy; the order of the changes is kept
+    """
+    table = runs.pivot(index="change", columns="seed", values="accuracy")
+    names = [name for name in dict.fromkeys(runs["change"]) if name != "baseline"]
+    return 100 * (table.loc[names] - table.loc["baseline"])
+
+
+def draw_tries(runs: pd.DataFrame, seeds: int) -> Picture:
+    """Draw by how much each change gains: with the first seed, and with further ones.
+
+    runs : with columns change, seed and accuracy;  seeds: how many to draw
+    """
+    every = gains_of(runs)
+    gains = every.iloc[:, :seeds]
+    first, count = gains.iloc[:, 0], len(gains)
+    fig, ax = style.new_figure(9, 0.42 * count + 1.2)
+    ax.axvline(0, color=style.TEXT, linewidth=1)
+    for y, (_, line) in enumerate(gains.iterrows()):
+        ax.plot([0, first.iloc[y]], [y, y], color=style.LINE, linewidth=2)
+        ax.plot(line.iloc[1:], [y] * (seeds - 1), "o", color=LOST, mfc="white", ms=8, mew=2)
+        ax.plot(first.iloc[y], y, "s", color=GAINED, ms=10)
+        if seeds == 1:
+            ax.text(first.iloc[y] + 0.05, y, signed(first.iloc[y]), va="center", **WORDS)
+    if seeds > 1:
+        for x, name, color in ((first.iloc[0], "seed 0", GAINED), (-0.2, "other seeds", LOST)):
+            ax.text(x, -0.62, name, ha="center", va="bottom", color=color, fontsize=style.TEXT_SIZE)
+    always = int((gains > 0).all(axis=1).sum())
+    title = f"With {in_words(seeds)} seeds, {in_words(always)} of {in_words(count)} always gains"
+    if seeds == 1:
+        title = f"{in_words(count).capitalize()} changes, each tried once, and all of them gain"
+    style.style_axes(ax, title if seeds == 1 else f"{title}\n", "gain in points of accuracy")
+    ax.set_yticks(range(count), gains.index)
+    low, high = min(-0.1, every.min().min() - 0.1), every.max().max() + 0.2
+    ax.set(ylim=(count - 0.4, -0.6), xlim=(low, high))  # the same for any number of seeds
+    story = ", ".join(f"{name} {signed(line.mean())}" for name, line in gains.iterrows())
+    return Picture(
+        fig,
+        "By how much each of several changes gains in single trainings, a line for each change.",
+        f"{count} changes and their gains in points, each with {in_words(seeds)} "
+        f"seed{'s' * (seeds > 1)}. Means: {story}.",
     )
-    return fig
 
 
-def draw_ranking(effects: pd.DataFrame, title: str | None = None) -> Axes:
-    """Draw every change from the worst to the best, as a dot with its 95% interval, in points.
+def draw_disagreements(images: Any, baseline: Array, changed: Array) -> Picture:
+    """Draw the images that one of two models classifies correctly and the other doesn't.
 
-    effects: difference, low and high of each change, as fractions
+    images           : (B, 1, H, W) of digits, from 0 to 1
+    baseline, changed: (B,) whether each model is correct
     """
-    ax = style.new_axes(None, 9, 3.6)
-    for x, change in enumerate(
-        (100 * effects[["difference", "low", "high"]]).sort_values("difference").itertuples()
-    ):
-        contains = change.low <= 0 <= change.high
-        color = style.LINE if contains else style.SERIES[2]
-        ax.plot([x, x], [change.low, change.high], color=color, linewidth=3, solid_capstyle="butt")
-        ax.plot(
-            x,
-            change.difference,
-            "o" if contains else "s",
-            color=color,
-            mfc="white" if contains else color,
-            ms=6,
-        )
+    rows = {
+        "lost by\nthe change": (baseline & ~changed, LOST),
+        "gained by\nthe change": (changed & ~baseline, GAINED),
+    }
+    columns = max(int(chosen.sum()) for chosen, _ in rows.values())
+    side = min(7.6 / columns, 1.2)
+    size = columns * side + 1.3, 2 * side + 0.7
+    fig, axes = style.new_figure(*size, nrows=2, ncols=columns, squeeze=False)
+    for line, (name, (chosen, color)) in zip(axes, rows.items(), strict=True):
+        for ax in line:
+            ax.set_axis_off()
+        for ax, image in zip(line, images[chosen], strict=False):
+            draw_image(1 - image, ax).images[0].set_interpolation("bicubic")
+            height, width = image.shape[1:]
+            draw_box(ax, (-0.5, -0.5, width, height), color, linewidth=2, clip_on=False)
+        page = {"facecolor": "white", "edgecolor": "none"}
+        name_row(line[0], f"{name}: {chosen.sum()}", 0.15, color=style.TEXT, bbox=page)
+    lost, gained = (int(chosen.sum()) for chosen, _ in rows.values())
+    equal = len(baseline) - lost - gained
+    title = f"{lost + gained} images tell the two models apart, {equal} don't"
+    style.title_figure(fig, title)
+    return Picture(
+        fig,
+        "The digits that only one of two models classifies correctly, in two rows.",
+        f"Two rows of digits: {lost} that only the baseline classifies correctly, and {gained} "
+        f"that only the changed model does. On {equal} others the two agree.",
+    )
+
+
+def draw_margins(
+    differences: Array, seeds: float, images: float, first: int, columns: int = 40
+) -> Picture:
+    """Draw a part of a table of differences, with the means of its rows and columns.
+
+    differences  : (n seeds, m images) of -1, 0 and 1
+    seeds, images: the standard errors that the means of all rows and of all columns give
+    first        : the first image to be drawn;  columns: how many are
+    """
+    n, m = differences.shape
+    part = differences[:, first : first + columns]
+    ratios = {"height_ratios": (1.5, 1), "width_ratios": (3, 1)}
+    fig, axes = style.new_figure(9, 3.9, nrows=2, ncols=2, gridspec_kw=ratios)
+    (table, rows), (below, corner) = axes
+    table.pcolormesh(part, cmap=SIGNS, vmin=-1, vmax=1, edgecolor="white", linewidth=1)
+    for seed, image in zip(*part.nonzero(), strict=True):
+        sign = "+" if part[seed, image] > 0 else "−"
+        color = GAINED if part[seed, image] > 0 else LOST
+        style.write_on(table, image + 0.5, seed + 0.52, sign, color)
+    names = [f"seed {seed}" for seed in range(n)]
+    style.style_axes(table, "+ gained, − lost").set_yticks([seed + 0.5 for seed in range(n)], names)
+    table.set(xticks=[], ylim=(n, 0))
+    table.spines[:].set_visible(False)
+    rows.plot(100 * differences.mean(1), [seed + 0.5 for seed in range(n)], "o", color=REAL, ms=8)
+    style.style_axes(rows, "Row means", "points").set(yticks=[], ylim=(n, 0))
+    means = part.mean(0)
+    colors = [GAINED if mean > 0 else LOST for mean in means]
+    below.bar([image + 0.5 for image in range(columns)], means, color=colors, width=0.8)
+    below.axhline(0, color=style.LINE, linewidth=1)
+    below.set(xlim=(0, columns), ylim=(-1.1, 1.1), xticks=[])
+    label = f"validation images {first} to {first + columns - 1} of {m:,}"
+    style.style_axes(below, "Column means", label)
+    style.hide_axes(corner)
+    text = f"error of the seeds:\n{100 * seeds:.2f} points\n\nof the images:\n"
+    corner.text(0, 0.4, f"{text}{100 * images:.2f} points", va="center", **WORDS)
+    style.title_figure(fig, "Rows show the luck of the seeds, columns that of the images")
+    return Picture(
+        fig,
+        "A table of differences with a row for each seed and a column for each image, and its "
+        "means.",
+        f"A table with {n} rows for the seeds and {columns} columns for images, with plus, minus "
+        f"or nothing in each cell; the means of rows and columns beside it. Their standard errors "
+        f"are {100 * seeds:.2f} and {100 * images:.2f} points.",
+    )
+
+
+def draw_interval(ax: Axes, y: float, row: Any, passes: bool) -> None:
+    """Draw a difference with its interval, in points: filled if it passes a correction.
+
+    row: difference, low and high, as fractions
+    """
+    color = REAL if passes else style.LINE
+    mean, low, high = (100 * float(row[name]) for name in ("difference", "low", "high"))
+    ax.plot([low, high], [y, y], color=color, linewidth=3, solid_capstyle="butt")
+    mark, fill = ("s", color) if passes else ("o", "white")
+    ax.plot(mean, y, mark, color=color, mfc=fill, ms=9, mew=2)
+
+
+def draw_ranking(effects: pd.DataFrame, named: Collection[str] = ()) -> Picture:
+    """Draw every change from the worst to the best, with its 95% interval, in points.
+
+    effects: difference, low, high and holm of each change, as fractions
+    named  : the changes whose names are written beside them
+    """
+    fig, ax = style.new_figure(9, 3.9)
     ax.axhline(0, color=style.TEXT, linewidth=1)
-    for marker, fill, color, label in (
-        ("s", "full", style.SERIES[2], "does not contain 0"),
-        ("o", "none", style.LINE, "contains 0"),
-    ):
-        ax.plot([], [], marker, fillstyle=fill, color=color, label=f"95% interval {label}")
-    ax.legend(frameon=False, fontsize=style.TEXT_SIZE - 1, loc="lower right")
+    ranked = effects.sort_values("difference")
+    passes = ranked["holm"] < 0.05
+    for x, (name, row) in enumerate(ranked.iterrows()):
+        color = REAL if passes[name] else style.LINE
+        mean, low, high = (100 * row[column] for column in ("difference", "low", "high"))
+        ax.plot([x, x], [low, high], color=color, linewidth=3, solid_capstyle="butt")
+        mark, fill = ("s", color) if passes[name] else ("o", "white")
+        ax.plot(x, mean, mark, color=color, mfc=fill, ms=6)
+        if name in named:
+            if x < len(ranked) / 2:
+                ax.annotate(name, (x, low), (6, -4), **BESIDE, ha="left", va="top")
+            else:
+                ax.annotate(name, (x, high), (4, 8), **BESIDE, ha="right", va="bottom")
+    count, real = len(ranked), int(passes.sum())
+    title = f"{real} of {count} changes pass Holm's correction (filled squares)"
+    style.style_axes(ax, title, f"{count} changes, from the worst to the best", "gain in points")
     ax.set_xticks([])
     ax.yaxis.set_major_locator(MaxNLocator(5))
-    return style.style_axes(
-        ax, title, f"{len(effects)} changes, from the worst to the best", "difference in points"
+    gains = [name for name in ranked.index if passes[name] and ranked["difference"][name] > 0]
+    return Picture(
+        fig,
+        "Differences from the baseline with their intervals, from the worst to the best change.",
+        f"{count} changes with intervals, from {signed(100 * ranked['difference'].iloc[0])} to "
+        f"{signed(100 * ranked['difference'].iloc[-1])} points. {real} pass the correction, among "
+        f"them as gains: {', '.join(gains)}.",
     )
 
 
-def draw_holm(effects: pd.DataFrame, least: float = 1e-6, title: str | None = None) -> Axes:
-    """Draw the p-values of all changes in their order, the threshold 0.05, and that of Holm.
+def draw_rates(curves: Mapping[str, Mapping[float, Sequence[float]]]) -> Picture:
+    """Draw the mean accuracy against the learning rate, a line for each model, the best filled.
 
-    Holm's threshold rises with the rank.
-
-    effects: p and holm of each change;  least: where smaller p-values are drawn, with their number
+    curves: {name: {rate: accuracies, one a seed}}
     """
-    ax, ranked = style.new_axes(None, 9, 3.2), effects.sort_values("p")
-    ranks = [rank + 1 for rank in range(len(ranked))]
-    ax.plot(
-        ranks,
-        [0.05 / rank for rank in reversed(ranks)],
-        color=style.SERIES[0],
-        linewidth=2,
-        label="Holm's threshold",
-    )
-    ax.axhline(0.05, color=style.LINE, linestyle="--", label="0.05")
-    passed = int((ranked["holm"] < 0.05).sum())
-    p, below = ranked["p"].to_list(), int((ranked["p"] < least).sum())
-    ax.plot(ranks[below:passed], p[below:passed], "s", color=style.SERIES[2], label="passes")
-    ax.plot(ranks[passed:], p[passed:], "o", color=style.LINE, mfc="white", label="does not")
-    ax.axvline(passed + 0.5, color=style.LINE, linestyle=":")
-    ax.text(passed + 0.9, 30 * least, f"{passed} of {len(ranks)} pass", **SMALL)
-    for rank, value in zip(ranks[:below], p, strict=False):
-        ax.plot(
-            rank, least, "v", color=style.SERIES[2] if rank <= passed else style.LINE, markersize=9
-        )
-        ax.annotate(
-            f"{value:.0e}, below the axis",
-            (rank, least),
-            (11, -2),
-            textcoords="offset points",
-            **SMALL,
-        )
-    ax.set_yscale("log")
-    ax.set_ylim(least / 3, 2)
-    ax.legend(frameon=False, fontsize=style.TEXT_SIZE - 1, loc="lower right", ncols=2)
-    return style.style_axes(ax, title, f"rank of the p-value among {len(ranks)}", "p-value")
-
-
-def draw_halves(
-    halves: Mapping[str, tuple[Sequence[float], Sequence[float]]],
-    ax: Axes | None = None,
-    title: str | None = None,
-) -> Axes:
-    """Draw all runs of a design in one line for each factor, divided by its level.
-
-    Circles are one level, below; squares are the other, above; bars are means.
-
-    halves: {factor: (accuracies of the runs without it, of those with it)}
-    """
-    ax = style.new_axes(ax, 9, 0.62 * len(halves) + 1.0)
-    low, high = style.SERIES[0], style.SERIES[2]
-    for y, (without, have) in enumerate(halves.values()):
-        label = ("with the setting", "without it", "means") if y == 0 else (None,) * 3
-        ax.plot(have, [y - 0.2] * len(have), "s", color=high, markersize=6, label=label[0])
-        ax.plot(
-            without,
-            [y + 0.2] * len(without),
-            "o",
-            color=low,
-            mfc="white",
-            markersize=6,
-            label=label[1],
-        )
-        ax.plot([], [], "|", color=style.TEXT, markersize=14, markeredgewidth=4, label=label[2])
-        for half, height in ((without, y + 0.2), (have, y - 0.2)):  # behind the dots
-            ax.plot(
-                statistics.mean(half),
-                height,
-                "|",
-                color=style.TEXT,
-                markersize=19,
-                markeredgewidth=4,
-                zorder=1,
-            )
-    ax.set_yticks(range(len(halves)), halves)
-    ax.set_ylim(len(halves) - 0.5, -0.5)
-    for y in range(1, len(halves)):
-        ax.axhline(y - 0.5, color=style.MUTED, linewidth=1)
-    ax.legend(
-        fontsize=style.TEXT_SIZE - 1,
-        frameon=False,
-        loc="upper left",
-        bbox_to_anchor=(0, -0.1),
-        ncols=3,
-    )
-    return style.style_axes(ax, title, "validation accuracy")
-
-
-def draw_against(
-    series: Mapping[str, Mapping[float, Sequence[float]]],
-    ax: Axes | None = None,
-    title: str | None = None,
-    x: str | None = None,
-    y: str = "validation accuracy",
-    names: Mapping[str, Mapping[float, str]] | None = None,
-    ticks: Sequence[float] = (),
-    beside: float = 1,
-    best: bool = False,
-) -> Axes:
-    """Draw lines over a logarithmic axis: a dot for each seed, joined by their means.
-
-    series: {name: {place on the axis: accuracies, one a seed}}
-    names : {series: {place: a word beside its mean}}
-    ticks : places with a number on the axis
-    beside: the dots are drawn at so many times their place
-    best  : fill the mark of the highest mean of each line
-    """
-    ax = style.new_axes(ax, 9, 3.0)
-    for i, (name, points) in enumerate(series.items()):
-        color, marker = style.SERIES[i % len(style.SERIES)], MARKERS[i % len(MARKERS)]
-        places = sorted(place for place in points if points[place])
-        means = [statistics.mean(points[place]) for place in places]
-        for place in places:
-            ax.plot(
-                [place * beside] * len(points[place]),
-                points[place],
-                marker,
-                color=color,
-                ms=4,
-                linewidth=0,
-            )
-        ax.plot(
-            places,
-            means,
-            color=color,
-            marker=marker,
-            markersize=9,
-            markerfacecolor="white",
-            linewidth=2,
-            label=name,
-        )
-        if best:
-            ax.plot(places[means.index(max(means))], max(means), marker, color=color, markersize=11)
-        for place, mean in zip(places, means, strict=True):
-            word = (names or {}).get(name, {}).get(place, "")
-            ax.annotate(
-                word,
-                (place, mean),
-                (8, 6),
-                textcoords="offset points",
-                color=style.TEXT,
-                fontsize=style.TEXT_SIZE,
-            )
-    if best:
-        ax.plot([], [], "o", color=style.LINE, markersize=11, label="best mean")
-    if beside != 1:
-        ax.plot([], [], ".", color=style.LINE, markersize=8, label="one seed")
+    fig, ax = style.new_figure(9, 3.4)
+    best = {}
+    ends = ("-", "--", ":")
+    for i, (name, points) in enumerate(curves.items()):
+        rates = sorted(points)
+        means = [sum(points[rate]) / len(points[rate]) for rate in rates]
+        color = style.SERIES[i % 3]
+        options = {"color": color, "linestyle": ends[i % 3], "marker": "os^"[i % 3], "ms": 9}
+        ax.plot(rates, means, mfc="white", linewidth=2, label=f"_{name}", **options)
+        best[name] = rates[means.index(max(means))]
+        ax.plot(best[name], max(means), marker="os^"[i % 3], color=color, ms=12)
+        ax.annotate(name, (rates[-1], means[-1]), (10, 0), va="center", **BESIDE)
     ax.set_xscale("log")
     ax.xaxis.set_minor_locator(NullLocator())
-    ax.yaxis.set_major_locator(MaxNLocator(5))
+    ticks = (3e-4, 1e-3, 3e-3, 1e-2)
     ax.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
-    ax.legend(fontsize=style.TEXT_SIZE, frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
-    return style.style_axes(ax, title, x, y)
+    ax.set_xlim(2.7e-4, 2.6e-2)
+    ax.yaxis.set_major_locator(MaxNLocator(5))
+    title = "The wider the model, the smaller its best learning rate"
+    style.style_axes(ax, title, "learning rate", "validation accuracy")
+    story = ", ".join(f"{name} {rate:g}" for name, rate in best.items())
+    return Picture(
+        fig,
+        "The accuracy against the learning rate for models of several widths.",
+        f"A curve of accuracy against learning rate for each width. The best rates: {story}.",
+    )
 
 
-def draw_search(
-    rates: Sequence[float],
-    decays: Sequence[float],
-    accuracies: Sequence[float],
-    ax: Axes | None = None,
-    title: str | None = None,
-) -> Axes:
-    """Draw runs of a search as dots over learning rate and decay, both logarithmic.
+def draw_places(places: Mapping[str, Mapping[str, Any]]) -> Picture:
+    """Draw what the same changes gain in several experiments, a group of lines for each change.
 
-    Each has its accuracy beside it; brighter is better.
+    places: {change: {experiment: difference, low, high and holm, as fractions}}
     """
-    ax = style.new_axes(ax, 9, 3.2)
-    dots = ax.scatter(rates, decays, c=accuracies, cmap=style.VALUES, s=120)
-    color_bar(dots, ax, "color and numbers:\nvalidation accuracy")
-    for rate, decay, accuracy in zip(rates, decays, accuracies, strict=True):
-        options = {
-            "textcoords": "offset points",
-            "va": "center",
-            "fontsize": style.TEXT_SIZE - 1,
-            "color": style.TEXT,
-        }
-        ax.annotate(f"{accuracy:.3f}", (rate, decay), (9, 0), **options)
-    ax.set_xscale("log")
-    ax.set_yscale("log")
-    ax.margins(0.12)
-    for axis, steps in ((ax.xaxis, (1, 2, 5)), (ax.yaxis, (1,))):
-        axis.set_major_locator(LogLocator(subs=steps))
-        axis.set_major_formatter("{x:g}")
-        axis.set_minor_locator(NullLocator())
-    return style.style_axes(ax, title, "learning rate", "weight decay")
+    count = sum(map(len, places.values())) + len(places)
+    fig, ax = style.new_figure(9, 0.4 * count + 1.0)
+    ax.axvline(0, color=style.TEXT, linewidth=1)
+    y, story = 0, []
+    ticks = {}
+    for change, lines in places.items():
+        for name, row in lines.items():
+            draw_interval(ax, y, row, row["holm"] < 0.05)
+            ticks[y] = f"{change}: {name}"
+            gain = signed(100 * row["difference"])
+            ax.text(1.02, y, gain, transform=ax.get_yaxis_transform(), va="center", **WORDS)
+            story.append(f"{change}, {name} {gain}")
+            y += 1
+        y += 1
+    ax.set_yticks([*ticks], [*ticks.values()])
+    ax.set_ylim(y - 1.4, -0.6)
+    style.style_axes(
+        ax, "The same change, in other experiments", "gain in points, with its 95% interval"
+    )
+    return Picture(
+        fig,
+        "What the same changes gain in several experiments, with intervals.",
+        f"Gains in points: {'; '.join(story)}.",
+    )
+
+
+def draw_verdict(runs: pd.DataFrame, effects: pd.DataFrame) -> Picture:
+    """Draw what each change gained at first, and its interval over all seeds and images.
+
+    runs   : with columns change, seed and accuracy
+    effects: difference, low, high and holm of these changes, as fractions
+    """
+    first = gains_of(runs).iloc[:, 0]
+    fig, ax = style.new_figure(9, 0.45 * len(first) + 1.3)
+    ax.axvline(0, color=style.TEXT, linewidth=1)
+    passes = effects["holm"] < 0.05
+    for y, name in enumerate(first.index):
+        draw_interval(ax, y, effects.loc[name], passes[name])
+        ax.plot(first[name], y, "x", color=style.TEXT, ms=10, mew=2.5)
+    ax.annotate("first try", (first.iloc[0], 0), (8, 6), textcoords="offset points", **WORDS)
+    ax.set_yticks(range(len(first)), first.index)
+    ax.set_ylim(len(first) - 0.4, -0.7)
+    real = [name for name in first.index if passes[name]]
+    title = f"{in_words(len(real)).capitalize()} of the {in_words(len(first))} is left"
+    names = " and ".join(real)
+    style.style_axes(ax, f"{title}: {names}", "gain in points, with its 95% interval")
+    story = ", ".join(
+        f"{name} {signed(first[name])}, now {signed(100 * effects['difference'][name])}"
+        for name in first.index
+    )
+    return Picture(
+        fig,
+        "The gain of each change in its first try, and its interval over all seeds and images.",
+        f"First gain and mean gain in points: {story}. Passing: {names}.",
+    )

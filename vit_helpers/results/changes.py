@@ -5,29 +5,37 @@ Two changes are equally expensive if they see the same images in the same number
 
 import json
 import math
+import re
 from typing import Any
 
 import pandas as pd
 
 from vit_helpers.results import RESULTS, read_results
 
-NAMES = {  # of the stored table, and in the text
+NAMES = {  # of the stored tables, and in the text
     "norm last": "post-norm",
     "tokens at the same rate": "one learning rate",
     "turns, scales, shifts": "affine augmentation",
-    "batch 16, rate 1.5e-3": "batch 16, rate 0.0015",
-    "batch 256, rate 6e-3": "batch 256, rate 0.006",
-    "Muon, rate 3e-3": "Muon, rate 0.003",
     "L2 0.05 inside Adam": "L2 inside Adam",
-    "SGD, learning rate 0.1": "SGD",
-} | {f"learning rate {lr}": f"learning rate {float(lr):g}" for lr in ("3e-4", "1e-3")}
-NAMES |= {f"learning rate {lr}": f"learning rate {float(lr):g}" for lr in ("1e-2", "3e-2")}
+}
+RATE = re.compile(r"(?<=rate )\S+$")  # at the end of a name
 
 
-def read_changes(name: str = "hyperparameters") -> pd.DataFrame:
+def in_text(name: str) -> str:
+    """Name a change as in the text
+
+    >>> in_text("norm last, rate 1.5e-3"), in_text("learning rate 1e-2"), in_text("8 heads")
+    ('post-norm, rate 0.0015', 'learning rate 0.01', '8 heads')
+    """
+    change, separator, rate = name.partition(", rate ")
+    name = f"{NAMES.get(change, change)}{separator}{rate}"
+    return RATE.sub(lambda found: f"{float(found[0]):g}", name)
+
+
+def read_changes(table: str = "hyperparameters") -> pd.DataFrame:
     """Read a stored table of runs, with the names of changes as in the text."""
-    runs = read_results(name)
-    return runs.assign(change=runs["change"].replace(NAMES))
+    runs = read_results(table)
+    return runs.assign(change=runs["change"].map(in_text))
 
 
 def read_groups() -> dict[str, list[str]]:
@@ -38,8 +46,7 @@ def read_groups() -> dict[str, list[str]]:
         if line.startswith("# "):
             groups[line[2:]] = []
         elif line.startswith('"'):
-            name = line.split('"')[1]
-            groups[[*groups][-1]].append(NAMES.get(name, name))
+            groups[[*groups][-1]].append(in_text(line.split('"')[1]))
     return groups
 
 
