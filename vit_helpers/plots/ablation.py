@@ -138,7 +138,9 @@ def draw_margins(
     for seed, image in zip(*part.nonzero(), strict=True):
         sign = "+" if part[seed, image] > 0 else "−"
         color = GAINED if part[seed, image] > 0 else LOST
-        style.write_on(table, image + 0.5, seed + 0.52, sign, color)
+        ground = {"facecolor": color, "edgecolor": "none", "pad": 0}
+        where = {"ha": "center", "va": "center", "color": "white", "bbox": ground}
+        table.text(image + 0.5, seed + 0.52, sign, fontsize=style.TEXT_SIZE, **where)
     names = [f"seed {seed}" for seed in range(n)]
     style.style_axes(table, "+ gained, − lost").set_yticks([seed + 0.5 for seed in range(n)], names)
     table.set(xticks=[], ylim=(n, 0))
