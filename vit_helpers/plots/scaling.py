@@ -2,7 +2,7 @@
 
 import math
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -74,7 +74,8 @@ def label_days(ax: Axes, counts: Mapping[str, int], columns: int) -> None:
         if count > 2 * HIGH:
             write(ax, middle, -1.3, text)
         else:
-            write(ax, min(middle, columns - 4), HIGH + 0.9, text.replace("\n", ": "))
+            place = min(middle, columns - 4)
+            write(ax, place, HIGH + 0.9, text.replace("\n", ": "))
         start += count
 
 
@@ -178,8 +179,7 @@ def stack_bars(ax: Axes, rows: Mapping[str, Mapping[str, float]], digits: int) -
         for y, (name, length) in enumerate(zip(names, lengths, strict=True)):
             text = f"{length:.{digits}f}"
             if 6.5 * length / longest > CHARACTER * len(text) + 0.1:
-                ink = {"ha": "center", "va": "center", "color": style.ink_on(COLORS[part])}
-                ax.text(left[name] + length / 2, y, text, fontsize=style.TEXT_SIZE - 1, **ink)
+                style.write_on(ax, left[name] + length / 2, y, text, COLORS[part])
             left[name] += length
     ax.invert_yaxis()
     place = {"loc": "lower left", "bbox_to_anchor": (-0.01, 0.98), "ncols": 4, "frameon": False}
@@ -214,7 +214,7 @@ def draw_memory(need: Mapping[str, float], batch: int) -> Picture:
         share = 0.3 if name == "activations" else 0.5
         y = float(np.interp(places[name], x, below + share * np.array(height)))
         text = name if name == "gradients" else f"{name}, {need[name]:.1f} GiB"
-        write(ax, places[name], y, text, color=style.ink_on(COLORS[name]))
+        style.write_on(ax, places[name], y, text, COLORS[name])
         below = top
     peak = float(below[1])
     write(ax, forward + 0.08, 1.02 * peak, f"peak: {peak:.1f} GiB", ha="left")
@@ -311,32 +311,6 @@ def bits_of(number: float) -> int:
     """Return the 32 bits of a number in float32, as a whole number."""
     (bits,) = struct.unpack(">I", struct.pack(">f", number))
     return int(bits)
-
-
-def draw_moved(shares: Mapping[str, Sequence[float]]) -> Picture:
-    """Draw how many weights a training has changed, a bar for each kind and each format.
-
-    shares: {format of the weights: [share of the norms' scales, share of the matrices]}
-    """
-    fig, axes = style.new_figure(9, 1.9, ncols=2, sharey=True)
-    kinds = ("scales of the norms", "weights of the matrices")
-    for number, (ax, kind) in enumerate(zip(axes, kinds, strict=True)):
-        values = [100 * share[number] for share in shares.values()]
-        bars: Any = {"color": style.LINE, "edgecolor": "white"}
-        ax.barh(list(shares), values, 0.7, **bars)
-        for y, value in enumerate(values):
-            inside = value > 25
-            place = {"ha": "right" if inside else "left", "va": "center"}
-            at = value - 1.5 if inside else value + 1.5
-            ax.text(at, y, f"{value:.0f}%", fontsize=style.TEXT_SIZE, color="black", **place)
-        style.style_axes(ax, kind, "share that has changed, %").set_xlim(0, 101)
-    axes[0].invert_yaxis()
-    told = "; ".join(f"{name}: {share[0]:.0%}, {share[1]:.0%}" for name, share in shares.items())
-    return Picture(
-        fig,
-        "The share of weights that a training has changed, in two formats.",
-        f"Bars of the scales of norms, and of the matrices, that have changed: {told}.",
-    )
 
 
 def draw_budget(rows: Mapping[str, tuple[float, float, str]]) -> Picture:

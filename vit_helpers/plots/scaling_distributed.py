@@ -34,8 +34,8 @@ def draw_ring(states: Sequence[Any], totals: Sequence[float]) -> Picture:
             corner, done = (left + piece, top + PITCH * row), number == totals[piece]
             ground = ATTENTION if done else "white"
             fill_cell(ax, corner, (1, 1), ground)
-            color = style.ink_on(ground)
-            write(ax, corner[0] + 0.5, corner[1] + 0.5, f"{number:g}", color=color)
+            look = {"color": style.ink_on(ground), "bbox": {"fc": ground, "ec": "none", "pad": 0}}
+            write(ax, corner[0] + 0.5, corner[1] + 0.5, f"{number:g}", **look)
             frame(ax, (*corner, 1, 1), style.LINE, 0.8)
         for row, piece in zip(*np.nonzero(table != before), strict=True):
             ink = style.ink_on(ATTENTION if table[row, piece] == totals[piece] else "white")
@@ -76,7 +76,7 @@ def draw_drift(distances: Mapping[str, Sequence[float]]) -> Picture:
     return Picture(
         fig,
         "The distance between the weights of two processes after each step.",
-        f"Two lines over {len(apart)} steps. At the end, the weights are apart by, {'; '.join(ends)}.",
+        f"Lines over {len(apart)} steps. Distances at the end: {'; '.join(ends)}.",
     )
 
 

@@ -28,7 +28,8 @@ def draw_growth(panels: Mapping[str, Mapping[int, tuple[float, float]]], mark: f
     mark  : where both are equal in the first panel
     """
     decades = [math.log(max(costs) / min(costs)) for costs in panels.values()]
-    fig, axes = style.new_figure(9, 3.8, ncols=len(panels), sharey=True, width_ratios=decades)
+    layout = {"ncols": len(panels), "sharey": True, "squeeze": False, "width_ratios": decades}
+    fig, (axes,) = style.new_figure(9, 3.8, **layout)
     slopes = []
     for ax, (name, costs) in zip(axes, panels.items(), strict=True):
         x = list(costs)
