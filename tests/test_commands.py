@@ -434,6 +434,14 @@ def test_transfer_chooses_a_rate_for_each_way_and_continues(
     assert run_tool(transfer, ["--seeds", "2", "--out", str(out)]) == 0
     again = pd.read_csv(out).drop(columns="seconds")
     assert again.equals(rows.drop(columns="seconds"))
+    weights = shutil.copy(tmp_path / "seven.safetensors", tmp_path / "seven-3.safetensors")
+    words = ["--tasks", "new classes", "--seeds", "1", "--pretrained", "3", "--out", str(out)]
+    assert run_tool(transfer, [*words, "--weights", str(weights.parent)]) == 0
+    added = pd.read_csv(out).iloc[len(rows) :]
+    assert added["way"].tolist() == ["probe", "LoRA", "full"]  # from scratch has no such model
+    assert set(added["pretrained"]) == {3} and set(rows["pretrained"]) == {0}
+    first = tested[(tested["task"] == "new classes") & (tested["seed"] == 0)].iloc[1:]
+    assert added["right"].tolist() == first["right"].tolist()  # the same weights, the same answers
 
 
 def test_predict_reads_what_train_kept(trained, tmp_path):

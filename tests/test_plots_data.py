@@ -103,7 +103,8 @@ def test_channels_show_their_mean_and_one_standard_deviation():
     for c in range(3):
         mean, std = images[:, c].mean().item(), images[:, c].std().item()
         ax = fig.axes[2 * c]
-        assert ax.texts[0].get_text() == f"mean {mean:.2f}, std {std:.2f}"
+        assert [text.strip() for text in texts_of(ax)[:2]] == [f"mean {mean:.2f}", f"std {std:.2f}"]
+        assert ax.texts[2].xy[0] - ax.texts[2].xyann[0] == pytest.approx(std)
         assert ax.lines[0].get_xdata()[0] == pytest.approx(mean)
         band = ax.patches[0]
         assert (band.get_x(), band.get_width()) == (
@@ -124,7 +125,7 @@ def test_labels_show_a_typical_digit_and_mark_wrong_answers():
     predicted = torch.tensor([[0, 0, 1, 1], [0, 5, 2, 2]])
     picture = draw_labels(views, predicted, [0, 0, 1, 1])
     assert [ax.get_title() for ax in picture.figure.axes] == ["0", "1", "0", "× 2"]
-    assert "as loaded: 0, 1 right; mirrored: 0 right" in picture.alt
+    assert "label, as loaded: 0, 1; mirrored: 0." in picture.alt
 
 
 def test_batches_have_their_accuracy_and_the_row_its_mean():
@@ -244,7 +245,7 @@ def test_gains_say_how_many_help_and_how_many_harm():
     }
     picture = draw_gains(gains, [0.02, 0.02, 0.02])
     (ax,) = picture.figure.axes
-    assert ax.get_title(loc="left") == "Clearly above 0: 1 of 3, clearly below: 1"
+    assert ax.get_title(loc="left") == "Two errors or more above 0: 1 of 3, below: 1"
     assert "a +0.100, b +0.000, c -0.100" in picture.alt
 
 

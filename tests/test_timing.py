@@ -34,6 +34,11 @@ def test_the_machine_is_named():
     assert f"{torch.get_num_threads()} threads" in machine() and torch.__version__ in machine()
 
 
+def test_the_gpu_is_named_where_it_is_used(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "a GPU")
+    assert machine("cuda:0") == f"a GPU, {machine()}"
+
+
 def test_matrix_products_are_counted():
     assert 1e8 < matmul_peak(size=256, seconds=0.02) < 1e15
 

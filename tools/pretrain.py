@@ -24,17 +24,18 @@ from torch import Tensor
 
 from tools import main
 from vit_helpers.cli import positive_int
+from vit_helpers.cli.train import pick_device
 from vit_helpers.data import Batches, Data, load, subset
 from vit_helpers.data.splits import sample_rows
 from vit_helpers.pretrained import Preprocess, save_weights
 from vit_helpers.pretrained.calibration import NOTE, Familiarity, fit_temperature
 from vit_helpers.pretrained.finetune import transfer_weights
 from vit_helpers.pretrained.masked import MaskedAutoencoder, pretrain
+from vit_helpers.scaling.speedups import best_precision
 from vit_helpers.training import Report, evaluate, fit, set_seed
 from vit_helpers.training.checkpoints import Checkpoint
 from vit_helpers.training.measurements import predict
 from vit_helpers.training.presets import RunSettings, load_data, make_batches, make_network
-from vit_helpers.training.recipe import bf16_units
 from vit_helpers.vit import ViT
 
 TABLES = tomllib.loads(
@@ -61,6 +62,12 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--epochs", type=positive_int, help="passes (default: 5; masked 100, photos 42, eight 24)"
     )
     parser.add_argument(
+        "--device",
+        choices=("cpu", "cuda"),
+        default="cpu",
+        help="where the model is trained (default: cpu)",
+    )
+    parser.add_argument(
         "--resume", action="store_true", help="go on after the last finished epoch (not for masked)"
     )
     parser.add_argument(
@@ -69,26 +76,30 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(args: Namespace) -> None:
+    device = pick_device(args.device)
     for name in args.names:
         settings = SETTINGS[name].replace(
             seed=args.seed, **({"epochs": args.epochs} if args.epochs else {})
         )
-        if settings.recipe.precision == "bfloat16" and not bf16_units():
-            settings = settings.replace(precision="float32")
+        if settings.recipe.precision == "bfloat16":
+            settings = settings.replace(precision=best_precision(device))
         data, path = load_images(name, settings, args), args.out / f"{name}-{args.seed}.safetensors"
         set_seed(settings.seed)
         model, batches = cast(ViT, make_network(data, settings)), make_batches(data, settings)
         used = {"masked": [], "photos": ["photos"], "eight": ["photos"]}.get(name, ["images"])
         words = " ".join(
             f"--{word} {getattr(args, word)}"
-            for word in used + ["epochs"] * bool(args.epochs) + ["seed"]
+            for word in used
+            + ["epochs"] * bool(args.epochs)
+            + ["device"] * (device != "cpu")
+            + ["seed"]
         )
         notes, class_names = (
             {"command": f"python -m tools.pretrain {name} {words}"},
             data.class_names,
         )
         if name == "masked":
-            model, class_names = reconstruct(model, batches, settings), ()
+            model, class_names = reconstruct(model, batches, settings, device), ()
         else:
             notes |= classify(
                 model,
@@ -96,28 +107,38 @@ def run(args: Namespace) -> None:
                 data,
                 settings,
                 Checkpoint(path.with_suffix(".checkpoint"), args.resume),
+                device,
             )
         if name == "photos":
-            notes |= calibrate(model, data)
+            notes |= calibrate(model, data, device)
         preprocess = Preprocess(
             min(data.image_size), data.image_size, "bicubic", data.mean, data.std
         )
-        save_weights(path, model.half(), preprocess, class_names, notes)
+        save_weights(path, model.cpu().half(), preprocess, class_names, notes)
         print(f"weights: {path}", flush=True)
 
 
-def reconstruct(model: ViT, batches: Batches, settings: RunSettings) -> ViT:
+def reconstruct(model: ViT, batches: Batches, settings: RunSettings, device: str) -> ViT:
     """Train a masked autoencoder, and return its encoder, without a head."""
     say = "epoch {:3d}  mean squared error of hidden pixels {:.4f}".format
     autoencoder = MaskedAutoencoder(model, mask_ratio=0.5)
     pretrain(
-        autoencoder, batches, settings.recipe, report=lambda *row: print(say(*row), flush=True)
+        autoencoder,
+        batches,
+        settings.recipe,
+        device,
+        report=lambda *row: print(say(*row), flush=True),
     )
     return transfer_weights(model, num_classes=0)
 
 
 def classify(
-    model: ViT, batches: Batches, data: Data, settings: RunSettings, checkpoint: Checkpoint
+    model: ViT,
+    batches: Batches,
+    data: Data,
+    settings: RunSettings,
+    checkpoint: Checkpoint,
+    device: str,
 ) -> dict[str, str]:
     """Train a classifier, round its weights to 16 bits, and return the notes for their file."""
     some = subset(
@@ -128,12 +149,13 @@ def classify(
         batches,
         Batches(some, 500, data.normalize),
         settings.recipe,
+        device=device,
         callbacks=[checkpoint, Report()],
     )
     minutes = sum(epoch.train.images / epoch.images_per_second for epoch in history) / 60
     model.half().float()
     accuracy = {
-        split: evaluate(model, data.batches(split, 500)).accuracy
+        split: evaluate(model, data.batches(split, 500), device).accuracy
         for split in ("validation", "test")
     }
     scores = ", ".join(f"{split} {accuracy[split]:.4f}" for split in ("validation", "test"))
@@ -145,15 +167,17 @@ def classify(
 
 
 @torch.no_grad()
-def calibrate(model: ViT, data: Data) -> dict[str, str]:
+def calibrate(model: ViT, data: Data, device: str) -> dict[str, str]:
     """Fit the probabilities to the validation split; return a note of what is familiar."""
-    logits, labels = predict(model, data.batches("validation", 500))
+    logits, labels = predict(model, data.batches("validation", 500), device)
     temperature = fit_temperature(logits, labels)
     for parameter in model.head.parameters():
         parameter.div_(temperature)
 
     def features_of(batches: Batches) -> Tensor:
-        return torch.cat([model.pool(model.forward_features(images)) for images, _ in batches])
+        return torch.cat(
+            [model.pool(model.forward_features(images.to(device))).cpu() for images, _ in batches]
+        )
 
     part = subset(data.train, sample_rows(data.train.labels, 10_000))
     features = features_of(Batches(part, 500, data.normalize))

@@ -63,6 +63,9 @@ def add_arguments(parser: ArgumentParser) -> None:
         help="default: those that the machine has units for",
     )
     parser.add_argument(
+        "--rows", nargs="+", choices=LABELS, default=list(LABELS), help="default: all"
+    )
+    parser.add_argument(
         "--rounds", type=positive_int, default=7, help="rounds of each row (default: 7)"
     )
     parser.add_argument(
@@ -95,7 +98,7 @@ def run(args: Namespace) -> None:
     torch.set_num_threads(args.threads)
     device = pick_device(args.device)
     precisions = args.precision or list(dict.fromkeys(("float32", best_precision(device))))
-    results = measure(args.shapes, precisions, args.rounds, device)
+    results = measure(args.rows, args.shapes, precisions, args.rounds, device)
     args.json.parent.mkdir(parents=True, exist_ok=True)
     args.json.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
     print(f"results: {args.json}", file=sys.stderr)  # so that stdout can be pasted
@@ -103,7 +106,7 @@ def run(args: Namespace) -> None:
 
 
 def measure(
-    shapes: list[str], precisions: list[str], rounds: int, device: str = "cpu"
+    rows: list[str], shapes: list[str], precisions: list[str], rounds: int, device: str = "cpu"
 ) -> dict[str, Any]:
     """What the table needs, for JSON: all rounds (3 at most for memory), machine and versions."""
     peers = {
@@ -111,49 +114,36 @@ def measure(
         for name in MODULES
         if name != "ours"
     }
-    rows = []
+    measured = []
     with torch.backends.cudnn.flags(
         enabled=True, allow_tf32=False
     ):  # float32 means float32 on a GPU too
-        for row in measured_rows(shapes, precisions, rounds, device):
+        for row in measured_rows(rows, shapes, precisions, rounds, device):
             print(row.get("shape", ""), label(row), file=sys.stderr, flush=True)
-            rows.append(row)
+            measured.append(row)
     about = {"machine": timing.machine(), "versions": {"ours": vit_helpers.__version__} | peers}
     about["device"] = "CPU" if device == "cpu" else f"{torch.cuda.get_device_name()}, TF32 off"
     return about | {
         "precisions": precisions,
         "bf16_units": best_precision(device) == "bfloat16",
-        "rows": rows,
+        "rows": measured,
     }
 
 
 def measured_rows(
-    shapes: list[str], precisions: list[str], rounds: int, device: str
+    rows: list[str], shapes: list[str], precisions: list[str], rounds: int, device: str
 ) -> Iterator[Row]:
     """One row for each measurement, {name: [a number for each round]}: seconds, or bytes."""
-    code = "from time import perf_counter as now; a = now(); import torch; b = now(); "
-    code += "import {}; c = now()"
-    taken = [
-        (name, *run_fresh(code.format(MODULES[name]), "[b - a, c - b]"))
-        for _ in range(rounds)
-        for name in MODULES
-    ]
-    # torch first, then the library's module after it
-    table = pd.DataFrame(taken, columns=["name", "torch", "module"])
-    values = {"torch": table["torch"].tolist()} | table.groupby("name", sort=False)["module"].apply(
-        list
-    ).to_dict()
-    yield {"what": "import", "values": values}
+    if "import" in rows:
+        yield {"what": "import", "values": imports(rounds)}
     for shape in shapes:
-        builds = {name: partial(make_model, name, SHAPES[shape]) for name in MODULES}
-        yield {
-            "what": "build",
-            "shape": shape,
-            "values": timing.benchmark_interleaved(builds, rounds, seconds=0),
-        }
+        if "build" in rows:
+            builds = {name: partial(make_model, name, SHAPES[shape]) for name in MODULES}
+            values = timing.benchmark_interleaved(builds, rounds, seconds=0)
+            yield {"what": "build", "shape": shape, "values": values}
         for precision in precisions:
             about = {"shape": shape, "precision": precision}
-            if timing.can_measure_memory(device):
+            if "memory" in rows and timing.can_measure_memory(device):
                 words = (training_memory, shape, precision, device)
                 values = {
                     name: [in_own_process(*words, name) for _ in range(min(rounds, 3))]
@@ -161,7 +151,22 @@ def measured_rows(
                 }
                 yield {"what": "memory", **about, "values": values}
             for what in STEPS:
-                yield {"what": what, **about, **speed(what, shape, precision, device, rounds)}
+                if what in rows:
+                    yield {"what": what, **about, **speed(what, shape, precision, device, rounds)}
+
+
+def imports(rounds: int) -> dict[str, list[float]]:
+    """Seconds that torch's import takes, and then that of each library."""
+    code = "from time import perf_counter as now; a = now(); import torch; b = now(); "
+    code += "import {}; c = now()"
+    taken = [
+        (name, *run_fresh(code.format(MODULES[name]), "[b - a, c - b]"))
+        for _ in range(rounds)
+        for name in MODULES
+    ]
+    table = pd.DataFrame(taken, columns=["name", "torch", "module"])
+    modules = table.groupby("name", sort=False)["module"].apply(list).to_dict()
+    return {"torch": table["torch"].tolist()} | modules
 
 
 def speed(what: str, shape: str, precision: str, device: str, rounds: int) -> Row:

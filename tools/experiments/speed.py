@@ -88,13 +88,14 @@ def run(args: Namespace) -> None:
         Bench(pick_device(args.device), args.rounds),
         list(dict.fromkeys(args.rows or CASES)),
     )
-    rows = (row | {"machine": timing.machine()} for name in names for row in measure(name, bench))
+    machine = timing.machine(bench.device)
+    rows = (row | {"machine": machine} for name in names for row in measure(name, bench))
     table = measuring.store(rows, args.out, COLUMNS).drop(columns="machine").astype(object)
     table = table.where(table.notna(), "")
     table = table.map(
         lambda x: measuring.significant(x) if isinstance(x, float) else x.replace("|", "/")
     )
-    print(f"{timing.machine()}\n\n{measuring.markdown_table(table)}\n\nrows: {args.out}")
+    print(f"{machine}\n\n{measuring.markdown_table(table)}\n\nrows: {args.out}")
 
 
 def measure(name: str, bench: Bench) -> Rows:

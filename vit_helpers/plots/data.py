@@ -16,12 +16,6 @@ from vit_helpers.plots.images import draw_box, draw_image, mark_wrong, name_row
 
 CHANNELS = ("red", "green", "blue")
 WORDS = {"fontsize": style.TEXT_SIZE, "color": style.TEXT}
-CORNER = {
-    "ha": "right",
-    "va": "top",
-    "fontsize": style.TEXT_SIZE - 1,
-    "color": style.TEXT,
-}
 # rows of the validation split, of five classes, whose nearest neighbors are by the same writer
 ASKED = (103, 148, 154, 104, 62)
 ARROW = {"arrowstyle": "-|>", "color": style.LINE, "linewidth": 2.5, "shrinkA": 6, "shrinkB": 7}
@@ -155,28 +149,31 @@ def draw_channels(panels: Mapping[str, Tensor], bins: int = 30) -> Picture:
             highest = ax.hist(values.numpy(), bins=bins, color=style.SERIES[0])[0].max()
             ax.set_ylim(0, 1.4 * highest)  # the numbers stand above
             ax.axvline(mean, ymax=1 / 1.4, color=style.SERIES[2], linewidth=3)
+            name_mean_and_std(ax, mean, std, highest)
             style.style_axes(
                 ax, title if c == 0 else "", "value of a pixel" if c == C - 1 else ""
             ).set_yticks([])
-            ax.text(
-                0.99,
-                0.98,
-                f"mean {mean:.2f}, std {std:.2f}".replace("-0.00", "0.00"),
-                transform=ax.transAxes,
-                **CORNER,
-            )
             if column == 0 and C > 1:
                 ax.set_ylabel(CHANNELS[c], fontsize=style.TEXT_SIZE, color=style.TEXT)
-    fig.supxlabel(
-        "height: number of pixels, each panel on its own scale; line: mean; band: ± one std",
-        fontsize=style.TEXT_SIZE,
-    )
     return Picture(
         fig,
         "Histograms of the pixels of each channel, with mean and standard deviation.",
         "Histograms of the pixels of each channel, with the mean as a line and a band of one "
         f"standard deviation on each side. Columns: {', '.join(panels)}.",
     )
+
+
+def name_mean_and_std(ax: Axes, mean: float, std: float, top: float) -> None:
+    """Write the mean to the left of its line, and std to the right, above an arrow of its length.
+
+    top: of the histogram, above which both are written
+    """
+    options = {"va": "bottom", "fontsize": style.TEXT_SIZE - 1}
+    text = f"mean {mean:.2f} ".replace("-0.00", "0.00")
+    ax.text(mean, 1.06 * top, text, ha="right", color=style.SERIES[2], **options)
+    ax.text(mean, 1.06 * top, f" std {std:.2f}", ha="left", color=style.TEXT, **options)
+    arrow = {"arrowstyle": "<->", "color": style.TEXT, "shrinkA": 0, "shrinkB": 0}
+    ax.annotate("", (mean + std, 0.88 * top), (mean, 0.88 * top), arrowprops=arrow)
 
 
 def draw_augmented(rows: Mapping[str, Sequence[Tensor]], names: Sequence[str]) -> Picture:
@@ -195,7 +192,9 @@ def draw_augmented(rows: Mapping[str, Sequence[Tensor]], names: Sequence[str]) -
 def draw_labels(
     views: Mapping[str, Tensor], predicted: Tensor, labels: Sequence[int] | Tensor
 ) -> Picture:
-    """Draw a typical image of each class in several views, with predictions; wrong ones are marked.
+    """Draw a typical image of each class in several views, with predictions.
+
+    Those that are not the label are marked.
 
     The image of each class is one that gets, in most views, what images of its class mostly get.
 
@@ -218,16 +217,16 @@ def draw_labels(
         draw_frame(ax)
     wrong = predicted[:, typical] != labels[typical]
     mark_wrong(fig, wrong.flatten().tolist())
-    style.title_figure(fig, "Read as (wrong answers have a cross and a frame)")
+    style.title_figure(fig, "Read as (cross and frame: another class than its label)")
     parts = [
-        f"{name}: {', '.join(text for text, bad in zip(line, marks, strict=True) if not bad)} right"
+        f"{name}: {', '.join(text for text, bad in zip(line, marks, strict=True) if not bad)}"
         for (name, line), marks in zip(texts.items(), wrong.tolist(), strict=True)
     ]
     return Picture(
         fig,
         "A typical digit of each class in several views, each with the class that is predicted.",
-        f"A typical digit of each class in {len(views)} views, with predictions, and frames around "
-        f"wrong ones. {'; '.join(parts)}.",
+        f"A typical digit of each class in {len(views)} views, with predictions, and frames where "
+        f"these are not the label. Read as their label, {'; '.join(parts)}.",
     )
 
 

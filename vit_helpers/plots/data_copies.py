@@ -156,7 +156,7 @@ def draw_gains(gains: Mapping[str, Tensor], errors: Sequence[float]) -> Picture:
     means = [values.mean().item() for values in gains.values()]
     helps = [m - 2 * e > 0 for m, e in zip(means, errors, strict=True)]
     harms = [m + 2 * e < 0 for m, e in zip(means, errors, strict=True)]
-    title = f"Clearly above 0: {sum(helps)} of {len(gains)}, clearly below: {sum(harms)}"
+    title = f"Two errors or more above 0: {sum(helps)} of {len(gains)}, below: {sum(harms)}"
     ax = draw_dots(gains, None, title, marks, errors)
     ax.axvline(0, color=style.LINE, zorder=0)
     parts = [f"{name} {m:+.3f}" for name, m in zip(gains, means, strict=True)]

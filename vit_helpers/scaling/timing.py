@@ -15,13 +15,15 @@ import torch
 Step = Callable[[], Any]
 
 
-def machine() -> str:
+def machine(device: str = "cpu") -> str:
     """Describe this machine in one line.
 
-    It has processor, CPUs, threads, and the versions that decide how fast torch is.
+    It has the GPU if the device is one, processor, CPUs, threads, and the versions that decide how
+    fast torch is.
     """
+    gpu = f"{torch.cuda.get_device_name()}, " if device.startswith("cuda") else ""
     return (
-        f"{processor()}, {os.cpu_count()} CPUs, {torch.get_num_threads()} threads, "
+        f"{gpu}{processor()}, {os.cpu_count()} CPUs, {torch.get_num_threads()} threads, "
         f"{torch.backends.cpu.get_cpu_capability()}; "
         f"Python {platform.python_version()}, torch {torch.__version__}"
     )
