@@ -107,12 +107,12 @@ def draw_roofline(
         text = {"textcoords": "offset points", "fontsize": style.TEXT_SIZE - 1}
         ax.annotate(name, (x, y / 1e9), color=style.TEXT, **offset, **text)
     ax.set(xscale="log", yscale="log", xlim=(low, high), ylim=(bottom, 2.6 * peak / 1e9))
-    texts = {
+    limits = {
         f"memory: {bandwidth / 1e9:,.0f} GB per second": (1.15 * low, "left"),
         f"arithmetic: {peak / 1e9:,.0f} GFLOPs per second": (high / 1.1, "right"),
     }
-    for text, (x, side) in texts.items():
-        ax.text(x, 1.25 * peak / 1e9, text, fontsize=style.TEXT_SIZE, va="bottom", ha=side)
+    for limit, (x, side) in limits.items():
+        ax.text(x, 1.25 * peak / 1e9, limit, fontsize=style.TEXT_SIZE, va="bottom", ha=side)
     for axis, (start, end) in ((ax.xaxis, (low, high)), (ax.yaxis, ax.get_ylim())):
         ticks = [10.0**power for power in range(-3, 7) if start <= 10.0**power <= end]
         axis.set_ticks(ticks, [f"{tick:,g}" for tick in ticks])

@@ -3,7 +3,7 @@
 from vit_helpers.results import read_results
 
 NAMES = {  # what was compared: its name in a figure
-    ("one by one", "in a batch"): "inference in batches of 32",
+    ("one by one", "in a batch"): "inference in batches",
     ("float32", "int8"): "8-bit weights, inference",
     ("threads: 1", "threads: 2"): "2 threads instead of 1",
     ("float32", "bfloat16"): "bfloat16, training",
@@ -20,7 +20,7 @@ def ratios_of(name: str) -> dict[str, tuple[float, float, float]]:
     returns: {change: (median, lowest, highest)}; without changes that save memory instead
 
     >>> list(ratios_of("speed"))[0]
-    'inference in batches of 32'
+    'inference in batches'
     """
     found = {}
     for row in read_results(name).dropna(subset="ratio").to_dict("records"):
