@@ -225,6 +225,12 @@ def test_ratios_stand_on_the_side_where_they_belong():
     assert fits(picture)
 
 
+@pytest.mark.parametrize("high", [1.1, 1.5, 3, 10, 200])
+def test_ratios_have_ticks_that_do_not_touch(high):
+    picture = draw_ratios({"a": (high, high, high), "b": (0.8, 0.7, 0.9)}, "t")
+    assert len(picture.figure.axes[0].get_xticks()) >= 3 and fits(picture)
+
+
 def test_the_roof_is_the_lower_of_two_limits():
     points = {"sum": (0.1, 1e9), "product": (50, 9e10)}
     picture = draw_roofline(points, bandwidth=1e10, peak=1e11)

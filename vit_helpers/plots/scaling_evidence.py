@@ -18,7 +18,11 @@ ROUNDS = {
     0: ("sometimes faster, sometimes slower", style.LINE, "D"),
     -1: ("slower in every round", OTHER, "s"),
 }
-TICKS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500)
+TICKS = {  # up to which ratio of the ends of the axis: ticks that do not touch
+    3: (0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1, 1.1, 1.2, 1.3, 1.5, 1.8, 2.2),
+    12: (0.1, 0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 3, 5, 7),
+    math.inf: (0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100, 300),
+}
 
 
 def draw_growth(panels: Mapping[str, Mapping[int, tuple[float, float]]], mark: float) -> Picture:
@@ -148,8 +152,10 @@ def draw_ratios(rows: Mapping[str, tuple[float, float, float]], title: str) -> P
     low = min(lowest for _, lowest, _ in rows.values())
     high = max(highest for *_, highest in rows.values())
     span = max(high / low, 2) ** 0.14  # room for the numbers beside the outermost ranges
-    ax.set_xlim(low / span, high * span)
-    ticks = [tick for tick in TICKS if low / span < tick < high * span]
+    low, high = low / span, high * span
+    choices = next(ticks for most, ticks in TICKS.items() if high < most * low)
+    ticks = [tick for tick in choices if low < tick < high]
+    ax.set_xlim(low, high)
     ax.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
     ax.minorticks_off()
     marks = [
