@@ -308,9 +308,6 @@ ELSEWHERE = {
     "10_hyperparameters, 6": "0.001 0.01 0.001 0.01 0.00316",  # of the exercise
     "further/10_hyperparameters, 2": "0.95",  # with 20 seeds, by hand
     "further/10_hyperparameters, 9": "0.0003 0.004",  # the limits of the search
-    "11_scaling, 2": "0.11",  # 3.5 / 32
-    "11_scaling, 3": "1.15 1.03 1.19 1.37 1.33",  # in speed.csv; 4/3
-    "11_scaling, Common": "2.30",  # ln 10
 }
 
 
