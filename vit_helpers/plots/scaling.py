@@ -233,8 +233,8 @@ def draw_memory(need: Mapping[str, float], batch: int) -> Picture:
     return Picture(
         fig,
         "What is in memory during a training step: weights, optimizer, gradients, activations.",
-        f"Areas over time for a batch of {batch}. Activations rise to {need['activations']:.1f} GiB "
-        f"in the forward pass and fall to 0 in the backward pass; the peak is {peak:.1f} GiB. "
+        f"Areas over time for a batch of {batch}. Activations rise to {need['activations']:.1f} "
+        f"GiB in the forward pass and fall to 0 in the backward pass; the peak is {peak:.1f} GiB. "
         f"Weights and optimizer, {need['weights'] + need['optimizer']:.1f} GiB together, stay.",
     )
 
