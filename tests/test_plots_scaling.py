@@ -117,7 +117,16 @@ def test_memory_peaks_between_the_passes():
     # weights, optimizer, activations; gradients come later
     assert max(vertices[:, 1].max() for vertices in corners) == 13
     assert {"activations, 10.0 GiB", "peak: 13.0 GiB"} <= set(texts(picture.figure))
-    assert "3 images" in picture.alt and fits(picture)
+    assert "a batch of 3" in picture.alt and fits(picture)
+
+
+def test_memory_peaks_after_the_backward_pass_when_gradients_need_more_than_activations():
+    picture = draw_memory({**NEED, "activations": 0.5}, batch=1)
+    (ax,) = picture.figure.axes
+    assert ax.get_ylim()[1] > 4  # weights, optimizer and gradients
+    assert "peak: 4.0 GiB" in texts(picture.figure)
+    assert ax.get_title(loc="left") == "Memory peaks after the backward pass"
+    assert "the peak is 4.0 GiB" in picture.alt and fits(picture)
 
 
 def test_checkpointing_has_a_tooth_for_each_block():

@@ -216,10 +216,15 @@ def draw_memory(need: Mapping[str, float], batch: int) -> Picture:
         text = name if name == "gradients" else f"{name}, {need[name]:.1f} GiB"
         style.write_on(ax, places[name], y, text, COLORS[name])
         below = top
-    peak = float(below[1])
-    write(ax, forward + 0.08, 1.02 * peak, f"peak: {peak:.1f} GiB", ha="left")
+    peak = float(below.max())
+    if peak == below[1]:
+        title = "Memory peaks between the two passes"
+        write(ax, forward + 0.08, 1.02 * peak, f"peak: {peak:.1f} GiB", ha="left")
+    else:  # few activations, which is why the gradients at the end need more
+        title = "Memory peaks after the backward pass"
+        write(ax, backward - 0.08, 1.02 * peak, f"peak: {peak:.1f} GiB", ha="right")
     ends = {"forward pass": 0.5, "backward pass": 2.0, "AdamW": 3.2}
-    style.style_axes(ax, "Memory peaks between the two passes", None, "GiB")
+    style.style_axes(ax, title, None, "GiB")
     ax.set(ylim=(0, 1.1 * peak), xlim=(0, last))
     ax.set_xticks(list(ends.values()), list(ends))
     for end in (forward, backward):
@@ -228,9 +233,9 @@ def draw_memory(need: Mapping[str, float], batch: int) -> Picture:
     return Picture(
         fig,
         "What is in memory during a training step: weights, optimizer, gradients, activations.",
-        f"Areas over time for {batch} images. Activations rise to {need['activations']:.1f} GiB in "
-        f"the forward pass and fall to 0 in the backward pass; the peak is {peak:.1f} GiB. Weights "
-        f"and optimizer, {need['weights'] + need['optimizer']:.1f} GiB together, stay.",
+        f"Areas over time for a batch of {batch}. Activations rise to {need['activations']:.1f} "
+        f"GiB in the forward pass and fall to 0 in the backward pass; the peak is {peak:.1f} GiB. "
+        f"Weights and optimizer, {need['weights'] + need['optimizer']:.1f} GiB together, stay.",
     )
 
 
