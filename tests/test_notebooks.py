@@ -306,7 +306,6 @@ ELSEWHERE = {
     "09_pretrained, Appendix:": "0.92 0.26 0.26",  # from the course that is linked
     "10_hyperparameters, 1": "1.96 2.78",  # of the normal distribution, and of t with 4
     "10_hyperparameters, 6": "0.001 0.01 0.001 0.01 0.00316",  # of the exercise
-    "further/10_hyperparameters, 2": "0.95",  # with 20 seeds, by hand
     "further/10_hyperparameters, 9": "0.0003 0.004",  # the limits of the search
 }
 

@@ -240,6 +240,7 @@ INTERVAL_WRONG = INTERVAL.wrong("mean", {
 }) | INTERVAL.wrong("times", {
     "that is one standard error": "np.float64(1)", "that is twice the standard error": "+2.0",
     "as for a known error": ["1.96", "norm.ppf(0.975)"],
+    "2.78 is t for five runs": ["2.78", "t.ppf(0.975, 4)"],
     "n - 1 degrees of freedom, not n": "t.ppf(0.975, df=n)",
     "not 2 * n - 2": "t.isf(0.025, 2 * (n - 1))",
     "so ask t for 0.975": "t.isf(0.05, n - 1)",

@@ -217,6 +217,8 @@ MULTIPLES: Mapping[str, Function] = {
     "that is twice the standard error; with few runs, t is larger than 2": lambda n: 2,
     "that is 1.96 standard errors, as for a known error; with few runs, t is larger":
         lambda n: stdtrit(math.inf, 0.975),
+    "2.78 is t for five runs; for another number of runs, t is another":
+        lambda n: stdtrit(4, 0.975),
     "the mean difference has n - 1 degrees of freedom, not n": lambda n: stdtrit(n, 0.975),
     "pairs leave n - 1 degrees of freedom, not 2 * n - 2": lambda n: stdtrit(2 * n - 2, 0.975),
     "5% are left out on each side; it should be 2.5%, so ask t for 0.975":
