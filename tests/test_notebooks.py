@@ -300,10 +300,8 @@ ELSEWHERE = {
     "04_encoder, 3": "1.16 1.02",  # in the figure
     "further/04_encoder, 10": "0.0056",  # 1/180
     "further/07_training, 2": "0.50",  # what notebook 00 prints
-    "09_pretrained, 3": "0.79 0.80",  # other values, tried by hand
-    "09_pretrained, 4": "0.299 0.396",  # printed in the first section
-    "09_pretrained, 5": "0.376",  # of the digits' pixels
-    "09_pretrained, Appendix:": "0.92 0.26 0.26",  # from the course that is linked
+    "further/09_pretrained, 8": "0.376",  # of the digits' pixels
+    "further/09_pretrained, 11": "0.92 0.26 0.26",  # from the course that is linked
     "10_hyperparameters, 1": "1.96 2.78",  # of the normal distribution, and of t with 4
     "10_hyperparameters, 6": "0.001 0.01 0.001 0.01 0.00316",  # of the exercise
     "further/10_hyperparameters, 9": "0.0003 0.004",  # the limits of the search

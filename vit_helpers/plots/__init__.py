@@ -18,7 +18,7 @@ two:
 06 data, data_copies, data_pipeline
 07 training, training_loop, training_evidence
 08 inspection, inspection_heads, inspection_photos
-09 pretrained
+09 pretrained, pretrained_further
 10 ablation, ablation_errors
 11 scaling, scaling_distributed, scaling_evidence
 
