@@ -70,7 +70,7 @@ TABLE = [  # words, exit status, what is printed: to stdout of 0, to stderr of o
      "the data have changed .*classes blue, red -> cat, dog"),
     ([*RUN, "--data", "photos"], WRONG, r"unknown data 'photos', .*; did you mean folder:photos\?"),
     ([*RUN, "--data", "folder:iphone", "--image-size", "16"], OK,
-     r"note: left out in iphone/blue: 2 with the ending \.heic, which is not read; convert them"),
+     r"note: left out in iphone, because such files are not read: 2 \.heic; convert images among"),
     (["train", "--resume", "old", "--augment", "none"], WRONG,
      "these differ: augment crop -> none"),
     # predict

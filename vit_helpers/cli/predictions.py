@@ -12,8 +12,9 @@ from torch import Tensor, nn
 from vit_helpers._files import as_text, expand_user
 from vit_helpers.cli.fitting import evaluation_batches
 from vit_helpers.cli.scores import confusion
-from vit_helpers.data.folders import find_files, find_parts, subfolders
+from vit_helpers.data.folders import find_parts
 from vit_helpers.data.images import IMAGE_ENDINGS, open_picture
+from vit_helpers.data.listing import find_files, list_classes
 from vit_helpers.data.reading import SHORT, find_sha256, map_files
 from vit_helpers.pretrained.calibration import Familiarity
 from vit_helpers.pretrained.files import Pretrained, read_notes
@@ -129,13 +130,9 @@ def label_files(name: str, class_names: Sequence[str], folder: Path) -> dict[Pat
 
     raises: ValueError for a class that the model of this name does not know
     """
-    classes = {as_text(path.name): path for path in subfolders(folder)}
+    classes = list_classes(folder)
     check_classes(name, classes, class_names)
-    labels = {}
-    for class_name, path in classes.items():
-        for file in find_pictures([path]):
-            labels[file] = class_names.index(class_name)
-    return labels
+    return {file: class_names.index(own) for own, files in classes.items() for file in files}
 
 
 def count_in_data_set(name: str, pretrained: Pretrained, model: nn.Module, data: str) -> Tensor:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageOps
+from PIL import Image, ImageOps, features
 
 from vit_helpers._files import shown
 
@@ -17,9 +17,12 @@ WHITE_16 = 65535  # in modes of 16 bits
 LEVELS = 16  # gray values that have to be left of an image when its range is guessed
 SIXTEEN = ("PNG", "PPM")  # formats in which mode I means 16 bits
 MAX_GIB = 2  # of an image file
-IMAGE_ENDINGS = (  # as torchvision's
-    *(".jpg", ".jpeg", ".png", ".ppm", ".bmp"),
-    *(".pgm", ".tif", ".tiff", ".webp"),
+# where Pillow has been built with it
+AVIF = (".avif",) if "avif" in features.modules and features.check_module("avif") else ()
+IMAGE_ENDINGS = (  # of the formats of pictures that Pillow reads; of an animation the first frame
+    *(".jpg", ".jpeg", ".png", ".jpe", ".jfif", ".apng", ".gif", ".bmp", ".dib", ".webp", *AVIF),
+    *(".tif", ".tiff", ".ppm", ".pgm", ".pbm", ".pnm", ".pfm", ".tga", ".icb", ".vda", ".vst"),
+    *(".jp2", ".j2k", ".j2c", ".jpc", ".jpf", ".jpx", ".ico", ".pcx", ".psd", ".qoi", ".sgi"),
 )
 
 
