@@ -119,7 +119,7 @@ def test_links_in_classes_are_followed_and_loops_are_not(pets, tmp_path):
 def test_a_copy_of_the_data_in_the_data_is_no_class(pets):
     for number in range(4):
         draw(pets / "backup" / ("cat", "dog")[number % 2] / f"{number}.png", number)
-    with pytest.raises(ValueError, match="backup contains .* all other classes, cat, dog"):
+    with pytest.raises(ValueError, match=r"backup contains .* all other classes, cat, dog"):
         list_classes(pets)
 
 

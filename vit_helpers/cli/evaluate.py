@@ -25,7 +25,9 @@ def run(args: Namespace) -> int:
     out = check_figure(args.out or Path(f"{name}-confusion.png"), inputs=images)
     use_threads(pretrained.model, batch_size=64)
     with print_warnings():
-        counts, description, broken = count_confusions(args.weights, pretrained, args.data)
+        counts, description, broken = count_confusions(
+            args.weights, pretrained, args.data, args.white
+        )
     n = int(counts.sum())
     if n == 0:
         raise ValueError(f"none of the {len(broken)} images of {args.data} could be read")

@@ -109,7 +109,8 @@ def save_run(
     """
     model = make_like(config, settings)
     model.load_state_dict(weights)
-    preprocess = Preprocess(min(data.image_size), data.image_size, "bilinear", data.mean, data.std)
+    size, white = data.image_size, data.white
+    preprocess = Preprocess(min(size), size, "bilinear", data.mean, data.std, white)
     notes = {
         "epoch": str(epoch.number),
         "validation loss": validation_loss(epoch),

@@ -3,6 +3,8 @@
 from argparse import Namespace
 from pathlib import Path
 
+from PIL.Image import Image
+
 from vit_helpers.cli.figures import draw_beside
 from vit_helpers.cli.outputs import (
     check_figure,
@@ -16,6 +18,7 @@ from vit_helpers.cli.predictions import (
     is_prediction_table,
     predict_files,
     prediction_table,
+    white_of,
 )
 from vit_helpers.cli.threads import use_threads
 from vit_helpers.data.images import open_picture
@@ -36,8 +39,9 @@ def run(args: Namespace) -> int:
         raise ValueError(f"{args.weights} has no classification head, so it cannot predict classes")
     figure = check_outputs(args, files)
     use_threads(pretrained.model, len(files))
+    white = white_of(pretrained, files, args.white)
     familiarity = load_familiarity(args.weights)
-    probabilities, readable, broken = predict_files(pretrained, files, familiarity=familiarity)
+    probabilities, readable, broken = predict_files(pretrained, files, None, familiarity, white)
     table = prediction_table(readable, probabilities, names)
     if len(files) > 1:
         rows = table.to_dict("records")
@@ -47,7 +51,7 @@ def run(args: Namespace) -> int:
     elif broken:
         raise ValueError(broken[files[0]])
     else:
-        predict_one(pretrained, files[0], args.top, figure)
+        predict_one(pretrained, open_picture(files[0], white), args.top, figure)
         if readable[files[0]]:
             advice = "don't rely on the probabilities"
             print(f"note: this image is {FAR} that the model knows: {advice}")
@@ -73,9 +77,8 @@ def check_outputs(args: Namespace, files: list[Path]) -> Path:
     return figure
 
 
-def predict_one(pretrained: Pretrained, file: Path, top: int, figure: Path) -> None:
+def predict_one(pretrained: Pretrained, picture: Image, top: int, figure: Path) -> None:
     """Print the most probable classes of an image, and draw its attention into a file."""
-    picture = open_picture(file)
     for name, probability in pretrained.top(picture, top):
         print(f"{probability:6.1%}  {name}")
     framed, model = pretrained.preprocess.frame(picture), pretrained.model

@@ -13,7 +13,13 @@ from vit_helpers._files import as_text, expand_user
 from vit_helpers.cli.fitting import evaluation_batches
 from vit_helpers.cli.scores import confusion
 from vit_helpers.data.folders import find_parts
-from vit_helpers.data.images import IMAGE_ENDINGS, open_picture
+from vit_helpers.data.images import (
+    IMAGE_ENDINGS,
+    GrayRange,
+    choose_white,
+    measure_grays,
+    open_picture,
+)
 from vit_helpers.data.listing import find_files, list_classes
 from vit_helpers.data.reading import SHORT, find_sha256, map_files
 from vit_helpers.pretrained.calibration import Familiarity
@@ -37,15 +43,33 @@ def find_pictures(paths: Iterable[Path]) -> list[Path]:
     return list(files)
 
 
+def white_of(pretrained: Pretrained, files: Sequence[Path], given: float | None) -> float | None:
+    """Return what white is in gray images of more than 8 bits: as given, or as in training.
+
+    Where that is unknown it is found from the images, all together.
+    returns: None if there are none
+    raises : ValueError if it cannot be known
+    """
+    if white := given or pretrained.preprocess.white:
+        return white
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # PIL's, about images that it can read all the same
+        results = list(map_files(measure_grays, files, "looking"))
+    ranges = [result for result in results if isinstance(result, GrayRange)]
+    return choose_white(ranges) if ranges else None
+
+
 @torch.no_grad()
 def predict_files(
     pretrained: Pretrained,
     files: Sequence[Path],
     model: nn.Module | None = None,
     familiarity: Familiarity | None = None,
+    white: float | None = None,
 ) -> tuple[Tensor, dict[Path, bool], dict[Path, str]]:
     """Predict class probabilities of image files, by the model or another one around it.
 
+    white  : their value of white, see `white_of`
     returns: (n, K); the n files, each with whether it is unlike all that the model has learned
              from, as far as `familiarity` knows; and why other files could not be read
     """
@@ -55,7 +79,7 @@ def predict_files(
         images = {}
         for file in files[start : start + BATCH]:
             try:
-                images[file] = preprocess(open_picture(file))
+                images[file] = preprocess(open_picture(file, white))
             except (OSError, ValueError) as error:
                 broken[file] = str(error)
         if not images:
@@ -94,13 +118,14 @@ def is_prediction_table(content: bytes) -> bool:
 
 
 def count_confusions(
-    name: str, pretrained: Pretrained, data: str
+    name: str, pretrained: Pretrained, data: str, white: float | None = None
 ) -> tuple[Tensor, str, dict[Path, str]]:
     """Test a model on a folder of images or a test split, with the augmentation of its run.
 
     Of a folder that has a test split, only that is used; and of no folder an image that the run was
     trained or validated on.
     name   : of the weights, as for `load_pretrained`
+    white  : of the images, if it is given
     returns: the confusion matrix (K, K) for the model's classes, which images were used, and what
              could not be read
     raises : ValueError for classes that the model does not know, naming them, and if no image is
@@ -118,7 +143,8 @@ def count_confusions(
     tested = parts["test" if "test" in parts else "train"]
     labels = label_files(name, pretrained.class_names, tested)
     files = leave_out_seen(list(labels), notes.get("seen"), name)
-    probabilities, readable, broken = predict_files(pretrained, files, model)
+    white = white_of(pretrained, files, white)
+    probabilities, readable, broken = predict_files(pretrained, files, model, white=white)
     truth = torch.tensor([labels[file] for file in readable], dtype=torch.long)
     counts = confusion(probabilities.argmax(1), truth, len(pretrained.class_names))
     description = "images of the test split of" if "test" in parts else "images of"

@@ -8,6 +8,7 @@ from pathlib import Path
 from vit_helpers._files import as_text, shown
 from vit_helpers._validate import check_choice, check_int
 from vit_helpers.data.cache import ImageCache
+from vit_helpers.data.images import check_white
 from vit_helpers.data.listing import (
     has_images,
     list_classes,
@@ -20,6 +21,7 @@ from vit_helpers.data.reading import (
     Files,
     ImageFile,
     Listing,
+    check_grays,
     count_files,
     make_splits,
     read_pixels,
@@ -43,6 +45,7 @@ def folder(
     skip_broken: bool = False,
     cache: bool = False,
     threads: int | None = None,
+    white: float | None = None,
 ) -> Data:
     """Load images of any size and mode, in a folder for each class, into memory, as bytes.
 
@@ -57,9 +60,11 @@ def folder(
     cache      : keep the pixels in the user's cache folder, 2 GiB at most, so that they are decoded
                  only once
     threads    : how many read at a time; by default one for each CPU, 8 at most
+    white      : the value of white in gray images of more than 8 bits, as 4095 for 12 bits; by
+                 default 65535 in 16 bits, and see `data.images.to_rgb` for more
     raises     : ValueError or FileNotFoundError, naming the folder or the files, if there are no
-                 images, fewer than two classes, broken files, a class that a split lacks, or if
-                 the folder can be read in two ways
+                 images, fewer than two classes, broken files, fewer than 16 gray values, a class
+                 that a split lacks, or if the folder can be read in two ways
 
     Exact copies of an image are drawn into the same split. A warning names copies in folders of
     different splits or classes.
@@ -68,14 +73,17 @@ def folder(
     check_choice("split", split, ("hash", "exact"))
     class_names, listing = find_images(path)
     check_memory(count_files(listing), check_int("image_size", image_size))
+    check_white(white)
     stored = ImageCache(path, image_size) if cache else None
-    files, pixels = read_pixels(listing, image_size, skip_broken, stored, threads)
-    files = draw_splits(files, listing.keys(), split)
+    reading, pixels = read_pixels(listing, image_size, skip_broken, stored, threads, white)
+    files = draw_splits(reading.files, listing.keys(), split)
     check_splits(class_names, files, split)
     train, validation, test = make_splits(files, pixels)
     seen = frozenset(file.sha256[:SHORT] for file in files["train"] + files["validation"])
     data = Data.from_splits(as_text(path.name), train, validation, test, class_names)
-    return replace(data, seen=seen)
+    if white is None:
+        check_grays(pixels)
+    return replace(data, seen=seen, white=reading.white)
 
 
 def check_memory(count: int, image_size: int) -> None:

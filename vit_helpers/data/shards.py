@@ -24,8 +24,10 @@ from torch import Tensor
 from vit_helpers._files import as_text, new_folder
 from vit_helpers._validate import check_int
 from vit_helpers.data.folders import check_splits, draw_splits, find_images
+from vit_helpers.data.images import GrayRange, check_white
 from vit_helpers.data.reading import (
     check_broken,
+    check_grays,
     count_files,
     map_files,
     read_files,
@@ -101,6 +103,7 @@ def write_shards(data: Data, folder: str | Path, per_shard: int = 1000) -> Path:
             class_names=data.class_names,
             mean=data.mean,
             std=data.std,
+            white=data.white,
             class_counts=data.class_counts,
         )
     return Path(folder)
@@ -113,6 +116,7 @@ def write_shards_of_folder(
     per_shard: int = 1000,
     split: str = "hash",
     skip_broken: bool = False,
+    white: float | None = None,
 ) -> Path:
     """Write a folder of images, with a folder for each class, with only a few in memory at a time.
 
@@ -123,10 +127,11 @@ def write_shards_of_folder(
     check_int("per_shard", per_shard)
     source = Path(source)
     class_names, listing = find_images(source)
+    check_white(white)
 
-    def read(path: Path) -> tuple[bytes, bytes]:
-        sha256, pixels = read_image(path, image_size)
-        return sha256, to_png(torch.from_numpy(pixels))
+    def read(path: Path, white: float | None) -> tuple[bytes, bytes | GrayRange]:
+        sha256, image = read_image(path, image_size, white)
+        return sha256, image if isinstance(image, GrayRange) else to_png(torch.from_numpy(image))
 
     with new_folder(Path(folder)) as new, tempfile.TemporaryFile(dir=new.parent) as waiting:
         starts = [0]  # of each image in the temporary file, and the end of the last one
@@ -138,9 +143,9 @@ def write_shards_of_folder(
             waiting.seek(starts[row])
             return waiting.read(starts[row + 1] - starts[row])
 
-        files, errors = read_files(listing, read, store)
-        check_broken(errors, count_files(listing), skip_broken)
-        files = draw_splits(files, listing.keys(), split)
+        reading = read_files(listing, read, store, white)
+        check_broken(reading.errors, count_files(listing), skip_broken)
+        files = draw_splits(reading.files, listing.keys(), split)
         check_splits(class_names, files, split)
         entries = {}
         for name, own in files.items():
@@ -151,6 +156,10 @@ def write_shards_of_folder(
         shape = (3, image_size, image_size)
         mean, std = measure_shards(new, entries["train"], len(class_names), shape)
         check_std(str(source), std)
+        if white is None:
+            check_grays(
+                np.array(Image.open(io.BytesIO(fetch(row)))) for row in range(len(starts) - 1)
+            )
         labels = [file.label for own in files.values() for file in own]
         write_index(
             new,
@@ -160,6 +169,7 @@ def write_shards_of_folder(
             class_names=class_names,
             mean=mean,
             std=std,
+            white=reading.white,
             class_counts=torch.tensor(labels).bincount().tolist(),
         )
     return Path(folder)
@@ -258,6 +268,7 @@ def write_index(
     class_counts: Sequence[int],
     mean: Sequence[float],
     std: Sequence[float],
+    white: float | None,
 ) -> None:
     """Record in index.json what the shards of a folder hold."""
     index: dict[str, object] = {
@@ -265,6 +276,7 @@ def write_index(
         "class_names": class_names,
         "mean": mean,
         "std": std,
+        "white": white,
         "class_counts": class_counts,
         "in_chans": len(mean),
         "image_size": image_size,
