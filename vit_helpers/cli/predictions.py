@@ -23,6 +23,7 @@ from vit_helpers.data.images import (
 from vit_helpers.data.listing import find_files, list_classes
 from vit_helpers.data.reading import SHORT, find_sha256, map_files
 from vit_helpers.pretrained.calibration import Familiarity
+from vit_helpers.pretrained.descriptions import are_unknown
 from vit_helpers.pretrained.files import Pretrained, read_notes
 from vit_helpers.pretrained.sources import find_file
 from vit_helpers.training import FlipTTA, predict
@@ -221,6 +222,11 @@ def leave_out_seen(files: list[Path], note: str | None, name: str) -> list[Path]
 def check_classes(name: str, classes: Iterable[str], known: Sequence[str]) -> None:
     """Raise ValueError if there are classes that the model of this name does not know."""
     if unknown := set(classes) - set(known):
+        if are_unknown(known):
+            raise ValueError(
+                f"{name} does not say what its {len(known):,} classes are: "
+                f"fine-tune it on your classes, or name their folders {known[0]} and so on"
+            )
         raise ValueError(
             f"{name} does not know the classes {', '.join(sorted(unknown))}; "
             f"it knows {', '.join(known[:20])}"

@@ -1,8 +1,11 @@
 """Pretrained models by name: from torchvision, timm, Hugging Face, a file, or this package."""
 
+import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import Any
@@ -10,9 +13,22 @@ from zipfile import BadZipFile
 
 import numpy as np
 import torch
+from PIL.Image import Image
 from torch import nn
 
-from vit_helpers._validate import check_choice
+from vit_helpers._files import shown
+from vit_helpers._validate import check_choice, to_2tuple
+from vit_helpers.pretrained.descriptions import (
+    NO_CLASSES,
+    assumed_preprocess,
+    check_outputs,
+    check_preprocess,
+    drop_head,
+    preprocess_of_huggingface,
+    require_supported,
+    warn_of_assumptions,
+    warn_of_unknown_names,
+)
 from vit_helpers.pretrained.files import PARTS, Pretrained, load_weights, read_notes, read_state
 from vit_helpers.pretrained.key_maps import StateDict, fill, from_google, our_key, recognize, rename
 from vit_helpers.pretrained.preprocess import Preprocess
@@ -20,6 +36,8 @@ from vit_helpers.vit import SIZES, ViT, ViTConfig
 
 OURS = Path(__file__).parents[1] / "weights"
 RUN_WEIGHTS = "weights.safetensors"  # in the folder of a run of `train`
+PROCESSOR = "preprocessor_config.json"  # in a folder of Hugging Face's
+DESCRIBED = ("model.safetensors", "pytorch_model.bin")  # beside a config.json
 # what a name that is a file ends with
 FILES = (".safetensors", ".npz", ".pth", ".pt", ".bin", ".ckpt", ".tar")
 NORM_EPS = {"Hugging Face": 1e-12}  # of a library's layer norms, where it is not 1e-6
@@ -48,7 +66,7 @@ def load_pretrained(name: str | Path, num_heads: int | None = None) -> Pretraine
                with their keys and shapes; OSError if the weights cannot be downloaded or read;
                ImportError if their library is not installed
     """
-    path = find_file(name)
+    path = find_description(find_file(name))
     library, _, rest = str(name).partition(":")
     if path.is_dir():
         if not (path / "config.json").exists():
@@ -94,6 +112,21 @@ def find_file(name: str | Path) -> Path:
     return of_run if of_run.is_file() else Path(name)
 
 
+def find_description(path: Path) -> Path:
+    """Return the folder of a file that Hugging Face's config.json beside it describes.
+
+    It is the path itself if there is none; a config.json of another kind is named in a warning.
+    """
+    config = path.with_name("config.json")
+    if path.name not in DESCRIBED or not config.is_file():
+        return path
+    with suppress(ValueError, OSError):
+        if "model_type" in json.loads(config.read_text(encoding="utf-8")):
+            return path.parent
+    warnings.warn(f"{shown(config)} is not Hugging Face's, and is not read", stacklevel=3)
+    return path
+
+
 def load_file(path: Path, num_heads: int | None = None) -> Pretrained:
     """Load a ViT from a file of tensors by name, without their description.
 
@@ -121,7 +154,9 @@ def load_file(path: Path, num_heads: int | None = None) -> Pretrained:
     mean, std = IMAGENET if library == "torchvision" and C == 3 else ((0.5,) * C, (0.5,) * C)
     preprocess = Preprocess(side, (side, side), "bilinear", mean, std)
     fields = {"norm_eps": NORM_EPS.get(library, 1e-6), "pool": "cls" if class_token else "avg"}
-    return assemble(state, num_heads, preprocess, (), **fields)
+    pretrained = assemble(shown(path), state, num_heads, preprocess, (), **fields)
+    warn_of_assumptions(shown(path), pretrained.model, preprocess)
+    return pretrained
 
 
 def load_ours(name: str) -> Pretrained:
@@ -158,13 +193,19 @@ def load_torchvision(name: str) -> Pretrained:
     t = weights.transforms()
     crop = (t.crop_size[0],) * 2
     preprocess = Preprocess(t.resize_size[0], crop, t.interpolation.value, t.mean, t.std)
-    return assemble(rename(state, "torchvision"), None, preprocess, weights.meta["categories"])
+    ours, classes = rename(state, "torchvision"), weights.meta["categories"]
+    return assemble(f"torchvision's {name}", ours, None, preprocess, classes)
 
 
 def load_timm(name: str) -> Pretrained:
     """Load a ViT with timm's weights, which timm downloads."""
     import timm
-    from timm.data import ImageNetInfo, infer_imagenet_subset, resolve_model_data_config
+    from timm.data import (
+        ImageNetInfo,
+        create_transform,
+        infer_imagenet_subset,
+        resolve_model_data_config,
+    )
 
     if not timm.is_model_pretrained(name):
         raise ValueError(f"timm has no weights called {name}")
@@ -176,21 +217,32 @@ def load_timm(name: str) -> Pretrained:
     exact = getattr(act, "approximate", "none") == "none"
     if not (isinstance(act, nn.GELU | timm.layers.GELU) and exact):
         raise ValueError(f"{name} has {act} in its MLPs, but the paper's model has the exact GELU")
-    choices = {"crop_mode": ("center", "squash"), "interpolation": ("bilinear", "bicubic")}
-    require_supported(name, config, **choices)
+    require_supported(
+        name,
+        {**model.pretrained_cfg, **config},
+        crop_mode=("center", "squash"),
+        interpolation=("bilinear", "bicubic"),
+        test_input_size=(None, config["input_size"]),
+        test_crop_pct=(None, config["crop_pct"]),
+        label_offset=(None, 0, False),
+    )
     require_supported(name, vars(model), global_pool=("token", "avg"))
     size = tuple(config["input_size"][1:])
     scaled = tuple(math.floor(side / config["crop_pct"]) for side in size)
     resize = scaled if config["crop_mode"] == "squash" else scaled[0]
     preprocess = Preprocess(resize, size, config["interpolation"], config["mean"], config["std"])
+    check_preprocess(name, preprocess, create_transform(**config, is_training=False))
     pool = "cls" if model.global_pool == "token" else "avg"
     fields = {"norm_eps": model.norm.eps, "pool": pool}
-    classes = []
+    classes = list(model.pretrained_cfg.get("label_names") or ())
     subset = infer_imagenet_subset(model)  # timm knows the names of its classes by their number
-    if subset:
+    if subset and not classes:
         names = ImageNetInfo(subset)  # made once: it reads its files
         classes = [names.index_to_description(number) for number in range(model.num_classes)]
-    return assemble(state, block.attn.num_heads, preprocess, classes, **fields)
+    pretrained = assemble(name, state, block.attn.num_heads, preprocess, classes, **fields)
+    check_outputs(name, pretrained.model, model.eval().float())
+    warn_of_unknown_names(name, pretrained.class_names)
+    return pretrained
 
 
 def load_huggingface(name: str) -> Pretrained:
@@ -204,7 +256,9 @@ def load_huggingface(name: str) -> Pretrained:
     with explain_download(f"Hugging Face's {name}", place), refuse_code(name):
         config = AutoConfig.from_pretrained(name, trust_remote_code=False)
         require_supported(name, config.to_dict(), model_type=("vit",), hidden_act=("gelu",))
-        processor = AutoImageProcessor.from_pretrained(name, trust_remote_code=False)
+        processor = None
+        if not lacks_preprocessing(name):
+            processor = AutoImageProcessor.from_pretrained(name, trust_remote_code=False)
         headless = config.architectures == ["ViTModel"]
         kind: Any = ViTModel if headless else ViTForImageClassification
         options = {"attn_implementation": "eager"}  # else the config may name one to be fetched
@@ -213,29 +267,53 @@ def load_huggingface(name: str) -> Pretrained:
     missing = {key for key in info["missing_keys"] if not key.startswith("pooler.")}
     if missing:
         raise ValueError(f"{name} has no {', '.join(sorted(missing))}")
-    state = rename(model.state_dict(), "Hugging Face")
+    state: StateDict = rename(model.state_dict(), "Hugging Face")
     if info["missing_keys"]:
         state = {key: value for key, value in state.items() if not key.startswith("pre_logits.")}
-    preprocess = preprocess_of_huggingface(name, vars(processor))
-    classes = [] if headless else [config.id2label[number] for number in range(config.num_labels)]
+    if processor is None:
+        size = to_2tuple(config.image_size)
+        preprocess = Preprocess(size, size, "bilinear", (0.5,) * 3, (0.5,) * 3)
+        assumed = assumed_preprocess(preprocess)
+        warnings.warn(f"{name} has no {PROCESSOR}; assumed: {assumed}", stacklevel=2)
+    else:
+        preprocess = preprocess_of_huggingface(name, vars(processor))
+        check_preprocess(name, preprocess, partial(run_processor, processor))
+    problem = "regression" if config.num_labels == 1 else config.problem_type  # as there
+    if problem in NO_CLASSES and not headless:
+        state = drop_head(name, state, NO_CLASSES[problem])
+    classes = [config.id2label[number] for number in range(config.num_labels)]
     num_heads, norm_eps = config.num_attention_heads, config.layer_norm_eps
-    return assemble(state, num_heads, preprocess, classes, norm_eps=norm_eps)
+    pretrained = assemble(name, state, num_heads, preprocess, classes, norm_eps=norm_eps)
+    check_outputs(name, pretrained.model, partial(run_huggingface, model.float(), state))
+    warn_of_unknown_names(name, pretrained.class_names)
+    return pretrained
 
 
-def preprocess_of_huggingface(name: str, settings: Mapping[str, Any]) -> Preprocess:
-    """Make the `Preprocess` of an image processor's settings; ValueError if it needs more."""
-    require_supported(
-        name,
-        settings,
-        resample=(2, 3),
-        do_resize=(True,),
-        do_center_crop=(None, False),
-        do_normalize=(True,),
+def lacks_preprocessing(name: str) -> bool:
+    """Return whether a folder of Hugging Face's does not describe its preprocessing.
+
+    So it is where only the model was stored.
+    """
+    return Path(name).is_dir() and not any(
+        Path(name, file).exists() for file in (PROCESSOR, "processor_config.json")
     )
-    size = settings["size"]["height"], settings["size"]["width"]
-    interpolation = "bilinear" if settings["resample"] == 2 else "bicubic"
-    mean, std = settings["image_mean"], settings["image_std"]
-    return Preprocess(size, size, interpolation, mean, std)
+
+
+def run_processor(processor: Any, image: Image) -> torch.Tensor:
+    """Return what an image processor of Hugging Face's makes of an image: (C, H, W)."""
+    return torch.as_tensor(processor(image, return_tensors="pt")["pixel_values"][0])
+
+
+def run_huggingface(model: Any, state: StateDict, images: torch.Tensor) -> torch.Tensor:
+    """Return the output of a model of Hugging Face's that is wanted of ours, with weights `state`.
+
+    That is the head's, if it is kept; else the pooler's, or that of the last norm.
+    """
+    if "head.weight" in state:
+        return model(images).logits
+    outputs = getattr(model, "vit", model)(images)
+    pooled = outputs.pooler_output if "pre_logits.0.weight" in state else None
+    return outputs.last_hidden_state[:, 0] if pooled is None else pooled
 
 
 def load_google(path: Path) -> Pretrained:
@@ -255,7 +333,9 @@ def load_google(path: Path) -> Pretrained:
     size = (rows * math.isqrt(state["patch_embed.proj.weight"].shape[1] // 3),) * 2
     num_heads = arrays[query].shape[1]  # (D, h, d)
     preprocess = Preprocess(size, size, "bilinear", (0.5,) * 3, (0.5,) * 3)
-    return assemble(state, num_heads, preprocess, ())
+    pretrained = assemble(shown(path), state, num_heads, preprocess, ())
+    warn_of_assumptions(shown(path), pretrained.model, preprocess)
+    return pretrained
 
 
 LIBRARIES = {
@@ -267,6 +347,7 @@ LIBRARIES = {
 
 
 def assemble(
+    name: str,
     state: StateDict,
     num_heads: int | None,
     preprocess: Preprocess,
@@ -275,6 +356,7 @@ def assemble(
 ) -> Pretrained:
     """Make a model whose config follows from its weights' shapes.
 
+    name     : of the weights, for messages
     num_heads: None for the paper's
     fields   : of the config, what no shape has
     """
@@ -291,6 +373,8 @@ def assemble(
     ratio = hidden / D
     if int(D * ratio) != hidden:  # 120 / 88 is too small
         ratio = math.nextafter(ratio, math.inf)
+    if len(state.get("head.bias", ())) == 1:
+        state = drop_head(name, state, "a single number, and no classes")
     classes = len(state.get("head.bias", ()))
     config = ViTConfig(
         image_size=preprocess.crop,
@@ -307,16 +391,8 @@ def assemble(
     )
     model = ViT(config)
     fill(model, state)
-    names = class_names or [f"class {number}" for number in range(classes)]
-    return Pretrained(model.eval(), preprocess, tuple(names))
-
-
-def require_supported(name: str, settings: Mapping[str, Any], **values: tuple[Any, ...]) -> None:
-    """Raise ValueError if weights need something that `Preprocess` or `ViT` does not implement."""
-    needed = {key: settings.get(key) for key in values if settings.get(key) not in values[key]}
-    if needed:
-        entries = ", ".join(f"{key} = {value!r}" for key, value in needed.items())
-        raise ValueError(f"{name} needs what is not implemented here: {entries}")
+    names = list(class_names) or [f"class {number}" for number in range(classes)]
+    return Pretrained(model.eval(), preprocess, tuple(names if classes else ()))
 
 
 def require_keys(state: StateDict, *keys: str) -> None:
