@@ -248,7 +248,9 @@ def add_evaluate(parser: ArgumentParser) -> None:
     """Test a trained model on other images, and show which classes it confuses.
 
     For folder:PATH with a folder for each class, all images are used except those that the run was
-    trained or validated on, which are recognized by their content. For a folder that is divided
+    trained or validated on. They are recognized by the bytes of their files, so a copy that was
+    saved anew is not; and a note says where it is unknown what a model has seen. For a folder that
+    is divided
     into splits, and for other data sets, only the test split is used. The model must know all
     classes.
 

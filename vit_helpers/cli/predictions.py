@@ -1,7 +1,6 @@
 """Predictions of a model for image files and for data sets, in batches: folders may be large."""
 
 import warnings
-from base64 import b64decode
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from torch import Tensor, nn
 from vit_helpers._files import as_text, expand_user
 from vit_helpers.cli.fitting import evaluation_batches
 from vit_helpers.cli.scores import confusion
+from vit_helpers.cli.seen import leave_out_seen, notes_of, warn_of_data_set
 from vit_helpers.data.folders import find_parts
 from vit_helpers.data.images import (
     IMAGE_ENDINGS,
@@ -21,11 +21,10 @@ from vit_helpers.data.images import (
     open_picture,
 )
 from vit_helpers.data.listing import find_files, list_classes
-from vit_helpers.data.reading import SHORT, find_sha256, map_files
+from vit_helpers.data.reading import map_files
 from vit_helpers.pretrained.calibration import Familiarity
 from vit_helpers.pretrained.descriptions import are_unknown
-from vit_helpers.pretrained.files import Pretrained, read_notes
-from vit_helpers.pretrained.sources import find_file
+from vit_helpers.pretrained.files import Pretrained
 from vit_helpers.training import FlipTTA, predict
 from vit_helpers.training.presets import RunSettings, load_data
 
@@ -132,18 +131,18 @@ def count_confusions(
     raises : ValueError for classes that the model does not know, naming them, and if no image is
              left
     """
-    file = find_file(name)
-    notes = read_notes(file) if file.suffix == ".safetensors" else {}
+    notes = notes_of(name)
     model = FlipTTA(pretrained.model) if notes.get("tta") == "yes" else pretrained.model
     kind, _, path = data.partition(":")
     folder = expand_user(path) if kind == "folder" else Path()
     if kind != "folder" or not folder.is_dir():
         counts = count_in_data_set(name, pretrained, model, data)
+        warn_of_data_set(data, notes, name)
         return counts, f"images of the test split of {data}", {}
     parts = find_parts(folder, "test")
     tested = parts["test" if "test" in parts else "train"]
     labels = label_files(name, pretrained.class_names, tested)
-    files = leave_out_seen(list(labels), notes.get("seen"), name)
+    files = leave_out_seen(list(labels), notes, name)
     white = white_of(pretrained, files, white)
     probabilities, readable, broken = predict_files(pretrained, files, model, white=white)
     truth = torch.tensor([labels[file] for file in readable], dtype=torch.long)
@@ -183,40 +182,6 @@ def count_in_data_set(name: str, pretrained: Pretrained, model: nn.Module, data:
     logits, labels = predict(model, batches)
     number_of = torch.tensor([known.index(class_name) for class_name in loaded.class_names])
     return confusion(logits.argmax(1), number_of[labels], len(known))
-
-
-def leave_out_seen(files: list[Path], note: str | None, name: str) -> list[Path]:
-    """Return the files whose content was not seen in training.
-
-    note  : of `save_run` about these
-    raises: ValueError if there are none
-    """
-    if note is None:
-        warnings.warn(
-            f"it is unknown which images {name} was trained on: these may be among them",
-            stacklevel=2,
-        )
-        return files
-    seen = b64decode(note)
-    known = {seen[start : start + SHORT] for start in range(0, len(seen), SHORT)}
-    digests = map_files(find_sha256, files, "comparing")
-    new = [
-        file
-        for file, digest in zip(files, digests, strict=True)
-        if isinstance(digest, Exception) or digest[:SHORT] not in known
-    ]
-    if not new:
-        raise ValueError(
-            f"{name} was trained or validated on all of these {len(files):,} images: "
-            "test it on other images"
-        )
-    if left := len(files) - len(new):
-        warnings.warn(
-            f"{left:,} of {len(files):,} images are left out: "
-            f"{name} was trained or validated on them",
-            stacklevel=2,
-        )
-    return new
 
 
 def check_classes(name: str, classes: Iterable[str], known: Sequence[str]) -> None:

@@ -35,6 +35,7 @@ from vit_helpers.cli.run_folder import (
     stop_cause,
 )
 from vit_helpers.cli.scores import score_classes
+from vit_helpers.cli.seen import warn_of_start
 from vit_helpers.cli.threads import use_threads
 from vit_helpers.data.shards import BrokenShardError
 from vit_helpers.data.splits import DataLike
@@ -153,6 +154,7 @@ def fit_and_test(args: Namespace, out: Path, kept: Path | None, device: str) -> 
     load = load_data if start is None else partial(load_data_for, start)
     with print_warnings(is_main_process()):
         data = load(settings, **reading)
+        warn_of_start(data, settings)
     batches = make_batches(data, settings)
     model = make_network(data, settings) if start is None else adapt(start, data, settings)
     if start is not None and kept is None and "lr" not in given:

@@ -79,11 +79,14 @@ def folder(
     files = draw_splits(reading.files, listing.keys(), split)
     check_splits(class_names, files, split)
     train, validation, test = make_splits(files, pixels)
-    seen = frozenset(file.sha256[:SHORT] for file in files["train"] + files["validation"])
+    seen, tested = (
+        frozenset(file.sha256[:SHORT] for split in splits for file in files[split])
+        for splits in (("train", "validation"), ("test",))
+    )
     data = Data.from_splits(as_text(path.name), train, validation, test, class_names)
     if white is None:
         check_grays(pixels)
-    return replace(data, seen=seen, white=reading.white)
+    return replace(data, seen=seen, tested=tested, white=reading.white)
 
 
 def check_memory(count: int, image_size: int) -> None:

@@ -103,7 +103,8 @@ class Data:
 
     class_names: K names; mean, std: of each channel over the training images
     seen       : of a folder, the first bytes of the sha256 of each training and validation file,
-                 so that no test asks for it
+                 so that no test asks for it; None if it is unknown
+    tested     : the same of each test file
     white      : the value that was read as white in gray images of more than 8 bits; None if there
                  are none, or if it is unknown
     """
@@ -115,7 +116,8 @@ class Data:
     class_names: tuple[str, ...]
     mean: tuple[float, ...]
     std: tuple[float, ...]
-    seen: frozenset[bytes] = frozenset()
+    seen: frozenset[bytes] | None = None
+    tested: frozenset[bytes] | None = None
     white: float | None = None
 
     @classmethod
