@@ -112,7 +112,7 @@ def read_image(
     return sha256, grays or square(decode(content, path, white), image_size)
 
 
-class Reading(NamedTuple):
+class FilesRead(NamedTuple):
     """What became of the files of a data set.
 
     files : those that could be read
@@ -133,7 +133,7 @@ def read_files(
     store: Callable[[int, T], None],
     white: float | None = None,
     threads: int | None = None,
-) -> Reading:
+) -> FilesRead:
     """Read each file once, and store what becomes of its image.
 
     Gray images of more than 8 bits are read again when all are known, because white is one value
@@ -170,7 +170,7 @@ def read_files(
     files: Files = {split: [] for split in SPLITS}
     for number in sorted(images):
         files[entries[number][0]].append(images[number])
-    return Reading(files, [errors[number] for number in sorted(errors)], white, narrow)
+    return FilesRead(files, [errors[number] for number in sorted(errors)], white, narrow)
 
 
 def read_pixels(
@@ -180,7 +180,7 @@ def read_pixels(
     cache: ImageCache | None = None,
     threads: int | None = None,
     white: float | None = None,
-) -> tuple[Reading, Pixels]:
+) -> tuple[FilesRead, Pixels]:
     """Read the images of all files into memory.
 
     white  : see `read_files`
