@@ -5,9 +5,11 @@ import json
 import pytest
 import timm
 import torch
+import torchvision
 from PIL import Image
 from test_commands import command
 from test_listing import draw
+from torchvision.transforms._presets import ImageClassification
 from transformers import ViTConfig as HFConfig
 from transformers import ViTForImageClassification, ViTImageProcessor, ViTModel
 
@@ -112,6 +114,18 @@ def test_a_field_of_timm_is_obeyed_or_refused(monkeypatch, field):
     monkeypatch.setattr("timm.create_model", lambda name, pretrained: twin)
     with pytest.raises(ValueError, match=f"needs what is not implemented here: {field}"):
         load_pretrained("timm:vit_tiny_patch16_224")
+
+
+def test_another_preparation_of_torchvision_is_noticed(monkeypatch):
+    weights = torchvision.models.ViT_B_32_Weights.DEFAULT
+    torch.manual_seed(0)
+    state = torchvision.models.vit_b_32().state_dict()
+    monkeypatch.setattr(type(weights), "get_state_dict", lambda *args, **options: state)
+    load_pretrained("torchvision:vit_b_32")
+    call = ImageClassification.forward
+    monkeypatch.setattr(ImageClassification, "forward", lambda *args: call(*args).flip(-1))
+    with pytest.raises(ValueError, match=r"torchvision's vit_b_32 needs what is not implemented"):
+        load_pretrained("torchvision:vit_b_32")
 
 
 def test_a_folder_without_preprocessing_is_read_and_that_is_said(tmp_path):

@@ -167,6 +167,18 @@ def test_a_white_that_is_none_is_refused(tmp_path, white):
         load(f"folder:{tmp_path / 'x'}", white=white)
 
 
+def test_images_with_another_white_than_in_training_are_noticed(tmp_path):
+    """12 bits, by a model of 16"""
+    draw(tmp_path / "x", highest=65535)
+    assert command("train", "--data", "folder:x", "--out", "run", *WORDS, cwd=tmp_path).stdout
+    draw(tmp_path / "y", count=3)
+    note = "note: no gray value of these images is above 40"
+    for words in (["predict", "y", "--weights", "run"], ["evaluate", "run", "folder:y"]):
+        done = command(*words, cwd=tmp_path)
+        assert done.returncode == 0 and note in done.stdout, done
+        assert note not in command(*words, "--white", "4095", cwd=tmp_path).stdout
+
+
 def test_the_cache_keeps_no_image_whose_white_depends_on_others(tmp_path, monkeypatch):
     monkeypatch.setenv("VIT_HELPERS_DATA", str(tmp_path / "cache"))
     monkeypatch.setattr("vit_helpers.data.cache.CACHE_BYTES", 2**30)

@@ -141,3 +141,12 @@ def test_splits_in_classes_are_named(pets):
             draw(pets / name / split / "1.png", 80)
     _, (line,) = notes(list_classes, pets)
     assert "each of the classes cat, dog contains the folders test, train" in line
+
+
+def test_what_is_there_instead_of_images_is_said(pets, tmp_path):
+    (pets / "cow").mkdir()
+    (pets / "cow" / "1.heic").touch()
+    with pytest.raises(ValueError, match=r"no images in cow of .*, but 1 \.heic; image files end"):
+        list_classes(pets)
+    done = command("predict", "pets/cow", "--weights", "ours:photos", cwd=tmp_path)
+    assert "no images in pets/cow, but 1 .heic; image files end with .jpg" in done.stderr

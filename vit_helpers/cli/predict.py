@@ -39,7 +39,8 @@ def run(args: Namespace) -> int:
         raise ValueError(f"{args.weights} has no classification head, so it cannot predict classes")
     figure = check_outputs(args, files)
     use_threads(pretrained.model, len(files))
-    white = white_of(pretrained, files, args.white)
+    with print_warnings():
+        white = white_of(pretrained, files, args.white)
     familiarity = load_familiarity(args.weights)
     probabilities, readable, broken = predict_files(pretrained, files, None, familiarity, white)
     table = prediction_table(readable, probabilities, names)

@@ -14,9 +14,10 @@ from vit_helpers.cli.scores import confusion
 from vit_helpers.cli.seen import leave_out_seen, notes_of, warn_of_data_set
 from vit_helpers.data.folders import find_parts
 from vit_helpers.data.images import (
-    IMAGE_ENDINGS,
+    WHITE_OPTION,
     GrayRange,
     choose_white,
+    is_dark,
     measure_grays,
     open_picture,
 )
@@ -35,28 +36,33 @@ def find_pictures(paths: Iterable[Path]) -> list[Path]:
     """List the files among these paths, and the image files in the folders, each of them once."""
     files: dict[Path, None] = {}
     for path in paths:
-        inside = find_files(path) if path.is_dir() else [path]
-        if not inside:
-            endings = ", ".join(IMAGE_ENDINGS)
-            raise ValueError(f"no images in {path}; image files end with {endings}")
-        files |= dict.fromkeys(inside)
+        files |= dict.fromkeys(find_files(path) if path.is_dir() else [path])
     return list(files)
 
 
 def white_of(pretrained: Pretrained, files: Sequence[Path], given: float | None) -> float | None:
     """Return what white is in gray images of more than 8 bits: as given, or as in training.
 
-    Where that is unknown it is found from the images, all together.
+    Where that is unknown it is found from the images, all together; warns if they are so dark that
+    theirs may be another.
     returns: None if there are none
     raises : ValueError if it cannot be known
     """
-    if white := given or pretrained.preprocess.white:
-        return white
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # PIL's, about images that it can read all the same
         results = list(map_files(measure_grays, files, "looking"))
     ranges = [result for result in results if isinstance(result, GrayRange)]
-    return choose_white(ranges) if ranges else None
+    white = given or pretrained.preprocess.white
+    if white is None:
+        return choose_white(ranges) if ranges else None
+    highest = max((grays.high for grays in ranges), default=white)
+    if given is None and is_dark(highest, white):
+        warnings.warn(
+            f"no gray value of these images is above {highest:g}, but white was {white:g} in "
+            f"training: if it is another here, give it with {WHITE_OPTION}",
+            stacklevel=2,
+        )
+    return white
 
 
 @torch.no_grad()

@@ -150,6 +150,11 @@ def check_white(white: float | None) -> None:
         raise ValueError(f"white must be a number above 0, got {white!r}")
 
 
+def is_dark(high: float, white: float) -> bool:
+    """Say whether gray values up to `high` would become fewer than 16 of 256 grays."""
+    return high * 256 / white < LEVELS
+
+
 def choose_white(ranges: Sequence[GrayRange]) -> float:
     """Choose what white is in images with more than 8 bits, the same for all of a data set.
 
@@ -165,7 +170,7 @@ def choose_white(ranges: Sequence[GrayRange]) -> float:
         raise _UnknownRangeError(
             f"gray values from {low:g} to {high:g} have no known range; {advice}"
         )
-    if high * 256 / white < LEVELS:
+    if is_dark(high, white):
         likely = 2 ** int(high).bit_length() - 1 if white > 1 else high
         raise _UnknownRangeError(
             f"no gray value is above {high:g} (images with more than 8 bits: {len(ranges):,}, "

@@ -117,20 +117,37 @@ def warn_of_left_out(path: Path, content: Content) -> None:
             "which is read already or contains it",
             stacklevel=3,
         )
-    counts = [f"{count:,} {ending}" for ending, count in content.left_out.most_common()]
-    if len(counts) > ENDINGS_SHOWN:
-        counts[ENDINGS_SHOWN:] = [f"files with {len(counts) - ENDINGS_SHOWN:,} other endings"]
-    if counts:
+    if content.left_out:
         warnings.warn(
             f"left out in {shown(path)}, because such files are not read: "
-            f"{', '.join(map(shown, counts))}; convert images among them to JPEG or PNG",
+            f"{describe_endings(content.left_out)}; convert images among them to JPEG or PNG",
             stacklevel=3,
         )
 
 
+def describe_endings(left_out: Counter[str]) -> str:
+    """List how many files have which ending, those of the most first."""
+    counts = [f"{count:,} {ending}" for ending, count in left_out.most_common()]
+    if len(counts) > ENDINGS_SHOWN:
+        counts[ENDINGS_SHOWN:] = [f"files with {len(counts) - ENDINGS_SHOWN:,} other endings"]
+    return ", ".join(map(shown, counts))
+
+
+def no_images(places: str, left_out: Counter[str]) -> ValueError:
+    """Make the error about folders without images.  left_out: the files that are there"""
+    present = f", but {describe_endings(left_out)}" if left_out else ""
+    endings = ", ".join(IMAGE_ENDINGS)
+    return ValueError(f"no images in {places}{present}; image files end with {endings}")
+
+
 def find_files(path: Path) -> list[Path]:
-    """Find all image files under a folder, sorted; warn of other files."""
+    """Find all image files under a folder, sorted; warn of other files.
+
+    raises: ValueError if there are none
+    """
     content = list_content(path)
+    if not content.images:
+        raise no_images(shown(path), content.left_out)
     warn_of_left_out(path, content)
     return content.images
 
@@ -161,12 +178,10 @@ def list_classes(path: Path) -> dict[str, list[Path]]:
     folders = subfolders(path)
     contents = {as_text(folder.name): list_content(folder) for folder in folders}
     check_nesting(folders, contents)
-    empty = [shown(name) for name, content in contents.items() if not content.images]
+    empty = {name: content for name, content in contents.items() if not content.images}
     if empty:
-        raise ValueError(
-            f"no images in {', '.join(empty)} of {shown(path)}; "
-            f"image files end with {', '.join(IMAGE_ENDINGS)}"
-        )
+        left_out = sum((content.left_out for content in empty.values()), Counter[str]())
+        raise no_images(f"{', '.join(map(shown, empty))} of {shown(path)}", left_out)
     warn_of_rest(path, contents.values())
     return {name: content.images for name, content in contents.items()}
 

@@ -193,6 +193,7 @@ def load_torchvision(name: str) -> Pretrained:
     t = weights.transforms()
     crop = (t.crop_size[0],) * 2
     preprocess = Preprocess(t.resize_size[0], crop, t.interpolation.value, t.mean, t.std)
+    check_preprocess(f"torchvision's {name}", preprocess, t)
     ours, classes = rename(state, "torchvision"), weights.meta["categories"]
     return assemble(f"torchvision's {name}", ours, None, preprocess, classes)
 
