@@ -4,11 +4,14 @@ Our own have a model's config, preprocessing and class names.
 """
 
 import json
+import re
+import warnings
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import torch
 from PIL.Image import Image
@@ -16,35 +19,41 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save
 from torch import Tensor
 
-from vit_helpers._files import as_text, tensor_digest, write_aside
+from vit_helpers._files import as_text, shown, tensor_digest, write_aside
+from vit_helpers.distributed import plain_name, plain_state_dict, unwrap
 from vit_helpers.encoder import Block
-from vit_helpers.pretrained.key_maps import fill
+from vit_helpers.pretrained.key_maps import count_unknown, fill
 from vit_helpers.pretrained.preprocess import Preprocess
 from vit_helpers.vit import ViT, ViTConfig
 
 PARTS = ("config", "preprocess", "class_names")
+CONSTRUCTORS = ("scalar", "_reconstruct")  # of numpy's scalars and arrays
 SEAL = "sha256"  # the note of a checksum, which most of the files in `weights/` lack
-WRAPPERS = (
-    "state_dict",
-    "model_state_dict",
-    "model_state",
-    "model",
-    "net",
-    "module",
-    "teacher",
-    "model_ema",
-    "ema",
+# the names of weights in a checkpoint: averaged ones, which are better, before those they average
+AVERAGED = ("state_dict_ema", "model_ema", "ema", "teacher")
+PLAIN = (
+    *("state_dict", "model_state_dict", "model_state"),
+    *("model", "net", "module", "student"),
 )
-PREFIXES = (
-    "module.",
-    "model.",
-    "net.",
-    "network.",
-    "backbone.",
-    "encoder.",
-    "_orig_mod.",
-    "state_dict.",
+# Objects without code of their own that checkpoints have beside the weights, as in DeiT's and MAE's
+HARMLESS = (
+    *("argparse.Namespace", "datetime.datetime", "pathlib.PosixPath", "pathlib.WindowsPath"),
+    *("numpy.dtype", "numpy.ndarray"),
+    *(f"numpy.{core}.multiarray.{name}" for core in ("core", "_core") for name in CONSTRUCTORS),
 )
+
+
+class Ignored:
+    """In place of a harmless object beside weights: made of anything, it keeps nothing."""
+
+    def __new__(cls, *values: object) -> Self:
+        return super().__new__(cls)
+
+    def __init__(self, *values: object) -> None:
+        pass
+
+    def __setstate__(self, state: object) -> None:
+        pass
 
 
 class Pretrained(NamedTuple):
@@ -79,14 +88,16 @@ def save_weights(
     raises: ValueError if the weights do not fit `model.config`, as with LoRA that is not merged, or
             custom blocks
     """
-    custom = {type(block).__name__ for block in model.blocks if type(block) is not Block}
+    model = unwrap(model)
+    kinds = {type(unwrap(block)) for block in model.blocks}
+    custom = {kind.__name__ for kind in kinds - {Block}}
     if custom:
         raise ValueError(
             f"the model's blocks are {', '.join(custom)}; "
             "only the paper's can be built again from its config"
         )
     path = Path(path)
-    state = {key: value.contiguous() for key, value in model.state_dict().items()}
+    state = {key: value.contiguous() for key, value in plain_state_dict(model).items()}
     with torch.device("meta"):
         fill(ViT(model.config), {key: value.to("meta") for key, value in state.items()})
     if len(class_names) != model.config.num_classes:
@@ -134,8 +145,12 @@ def load_tensors(path: str | Path) -> dict[str, Tensor]:
 
 
 def load_pickle(path: Path) -> Any:
-    """Load what `torch.save` wrote, on the CPU and without running code."""
-    return torch.load(path, map_location="cpu", weights_only=True)
+    """Load what `torch.save` wrote, on the CPU and without running code.
+
+    In place of `HARMLESS` objects come those of `Ignored`.
+    """
+    with torch.serialization.safe_globals([(Ignored, name) for name in HARMLESS]):
+        return torch.load(path, map_location="cpu", weights_only=True)
 
 
 def load_weights(path: str | Path) -> Pretrained:
@@ -180,52 +195,105 @@ def from_description(
 def read_state(path: Path) -> dict[str, Tensor]:
     """Read the tensors of a file by name, as float32, wherever they are inside it.
 
+    Names come without the prefix of a wrapper. A warning says what is left out.
     raises: ValueError if reading them would run code, or there are none; FileNotFoundError
     """
     if not path.is_file():
         raise FileNotFoundError(f"no weights at {path}")
-    is_safe = path.suffix == ".safetensors"
-    try:
-        content: Any = load_tensors(path) if is_safe else load_pickle(path)
-    except Exception as error:  # torch and safetensors raise many kinds here
-        if "GLOBAL" in str(error):  # a name of code
-            raise ValueError(
-                f"{path} contains pickled objects, which could run code: save only the state_dict()"
-            ) from error
+    shard = re.search(r"-of-0*(\d+)$", path.stem)
+    if shard and int(shard[1]) > 1:
         raise ValueError(
-            f"{path} is truncated, damaged or not a file of weights: {type(error).__name__}"
-        ) from error
+            f"{path} is one of {shard[1]} files of a model: give the folder, {path.parent}"
+        )
+    content = load_content(path)
     if isinstance(content, Mapping) and {"history", "recipe"} <= content.keys():
         raise ValueError(
             f"{path} is a checkpoint to resume from; "
             f"its weights are in the same folder: give {path.parent}"
         )
-    state = unwrap(content)
+    state = find_state(content, path)
     if not state:
         raise ValueError(
             f"{path} contains no named tensors, but an object of type {type(content).__name__}"
         )
+    state, left_out = without_prefix(state)
+    if left_out:
+        names = ", ".join(map(shown, left_out[:5]))
+        warnings.warn(
+            f"{shown(path)}: left out are {len(left_out)} tensors beside the model: {names}",
+            stacklevel=2,
+        )
     return {key: value.float() for key, value in state.items()}
 
 
-def unwrap(content: Any) -> dict[str, Tensor]:
-    """Take a state dict out of the dicts around it, without the prefixes of wrapped models.
+def load_content(path: Path) -> Any:
+    """Load what is in a file of weights; ValueError if it would run code or cannot be read."""
+    try:
+        return load_tensors(path) if path.suffix == ".safetensors" else load_pickle(path)
+    except Exception as error:  # torch and safetensors raise many kinds here
+        if code := re.search(r"GLOBAL (\S+)", str(error)):
+            raise ValueError(
+                f"{path} contains pickled objects, which could run code: save only the "
+                f"state_dict(). One is {shown(code[1])}. If you trust whoever made the file, "
+                "torch.load(PATH, weights_only=False) reads it, and torch.save(STATE_DICT, NEW) "
+                "saves the weights alone"
+            ) from error
+        raise ValueError(
+            f"{path} is truncated, damaged or not a file of weights: {type(error).__name__}"
+        ) from error
 
-    It is empty if there is none.
 
-    >>> list(unwrap({"epoch": 3, "state_dict": {"module.model.cls_token": torch.zeros(1)}}))
+def find_state(content: Any, path: Path) -> dict[str, Tensor]:
+    """Take a state dict out of the dicts around it; it is empty if there is none.
+
+    Of averaged and plain weights the averaged are taken, as by timm, and a warning says so.
+
+    >>> list(find_state({"epoch": 3, "state_dict": {"cls_token": torch.zeros(1)}}, Path("a.pth")))
     ['cls_token']
     """
     if not isinstance(content, Mapping):
         return {}
-    wrapper = next((name for name in WRAPPERS if name in content), None)
-    if wrapper and isinstance(content[wrapper], Mapping):
-        return unwrap(content[wrapper])
-    state = {str(name): value for name, value in content.items() if isinstance(value, Tensor)}
-    while state:
-        shared = (prefix for prefix in PREFIXES if all(key.startswith(prefix) for key in state))
-        prefix = next(shared, None)
-        if prefix is None:
-            break
-        state = {key.removeprefix(prefix): value for key, value in state.items()}
-    return state
+    inside = {name: find_state(content.get(name), path) for name in (*AVERAGED, *PLAIN)}
+    inside = {name: state for name, state in inside.items() if state}
+    if not inside:
+        return {plain_name(str(name)): w for name, w in content.items() if isinstance(w, Tensor)}
+    name, *others = inside
+    if name in AVERAGED and others:
+        warnings.warn(
+            f"{shown(path)} has averaged weights, {name}, which are read, and others, "
+            f"{', '.join(others)}, which are not",
+            stacklevel=2,
+        )
+    return inside[name]
+
+
+def without_prefix(state: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], list[str]]:
+    """Remove the prefix that most names share, if names of a known layout are left.
+
+    returns: the weights, with those that have known names without the prefix, too; and the other
+             names without it
+
+    >>> weights = {"m.cls_token": torch.zeros(1), "m.norm.bias": torch.zeros(1)}
+    >>> state, left_out = without_prefix({**weights, "loss.weight": torch.zeros(1)})
+    >>> list(state), left_out
+    (['cls_token', 'norm.bias'], ['loss.weight'])
+    """
+    counts = Counter(
+        "".join(parts[:end])
+        for parts in (re.findall(r"[^.]*\.", name) for name in state)
+        for end in range(1, len(parts) + 1)
+    )
+    prefixes = ["", *(prefix for prefix, count in counts.items() if 2 * count > len(state))]
+
+    def unknown_without(prefix: str) -> int:
+        return count_unknown([name.removeprefix(prefix) for name in state])
+
+    prefix = min(prefixes, key=unknown_without)
+    inside = {name.removeprefix(prefix): w for name, w in state.items() if name.startswith(prefix)}
+    outside = {name: w for name, w in state.items() if not name.startswith(prefix)}
+    known = {
+        name: w
+        for name, w in outside.items()
+        if name not in inside and count_unknown([*inside, name]) == count_unknown(list(inside))
+    }
+    return {**known, **inside}, [name for name in outside if name not in known]
