@@ -25,6 +25,9 @@ from vit_helpers.training.checkpoints import Checkpoint
 from vit_helpers.training.optimizers import muon, param_groups
 from vit_helpers.vit import ViT, ViTConfig
 
+# torch.compile looks at tensors inside the model
+pytestmark = pytest.mark.filterwarnings("ignore:The .grad attribute")
+
 
 def compiled(model):
     return torch.compile(model, backend="eager")

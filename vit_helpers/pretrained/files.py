@@ -20,6 +20,7 @@ from safetensors.torch import load_file, save
 from torch import Tensor
 
 from vit_helpers._files import as_text, shown, tensor_digest, write_aside
+from vit_helpers._validate import to_2tuple
 from vit_helpers.distributed import plain_name, plain_state_dict, unwrap
 from vit_helpers.encoder import Block
 from vit_helpers.pretrained.key_maps import count_unknown, fill
@@ -41,6 +42,10 @@ HARMLESS = (
     *("numpy.dtype", "numpy.ndarray"),
     *(f"numpy.{core}.multiarray.{name}" for core in ("core", "_core") for name in CONSTRUCTORS),
 )
+
+
+MAX_TOKENS = 2**16  # of an image, as a file may ask for
+MAX_RESIZE = 8  # times the side of the crop: what a file may ask for
 
 
 class Ignored:
@@ -96,6 +101,7 @@ def save_weights(
             f"the model's blocks are {', '.join(custom)}; "
             "only the paper's can be built again from its config"
         )
+    check_preprocess(model.config, preprocess)
     path = Path(path)
     state = {key: value.contiguous() for key, value in plain_state_dict(model).items()}
     with torch.device("meta"):
@@ -144,6 +150,16 @@ def load_tensors(path: str | Path) -> dict[str, Tensor]:
         return load_file(safe)
 
 
+def read_shapes(path: Path) -> dict[str, tuple[int, ...]]:
+    """Read the shapes of the tensors in a file by name, of safetensors from its header alone."""
+    if path.suffix != ".safetensors":
+        return {
+            key: tuple(value.shape) for key, value in find_state(load_pickle(path), path).items()
+        }
+    with safe_path(path) as safe, safe_open(safe, "pt") as file:
+        return {key: tuple(file.get_slice(key).get_shape()) for key in file.keys()}  # noqa: SIM118
+
+
 def load_pickle(path: Path) -> Any:
     """Load what `torch.save` wrote, on the CPU and without running code.
 
@@ -181,15 +197,48 @@ def from_description(
     class_names: list[str],
 ) -> Pretrained:
     """Build the model of weights and their description; many kinds of errors if they do not fit."""
-    model = ViT(ViTConfig(**config | {"image_size": tuple(config["image_size"])}))
-    fill(model, {key: value.float() for key, value in state.items()})
-    pretrained = Pretrained(model.eval(), Preprocess(**preprocess), tuple(map(str, class_names)))
-    channels, classes = pretrained.preprocess.in_chans, len(pretrained.class_names)
-    # raises if mean or std are not numbers
-    pretrained.preprocess.normalize(torch.zeros(channels, 1, 1))
+    model_config = ViTConfig(**config | {"image_size": tuple(config["image_size"])})
+    prepare = Preprocess(**preprocess)
+    weights = {key: value.float() for key, value in state.items()}
+    model = build_model(model_config, weights, prepare)
+    pretrained = Pretrained(model.eval(), prepare, tuple(map(str, class_names)))
+    channels, classes = prepare.in_chans, len(pretrained.class_names)
     if channels != model.config.in_chans or classes != model.config.num_classes:
         raise ValueError("its preprocessing or class names do not fit the model")
     return pretrained
+
+
+def build_model(config: ViTConfig, state: Mapping[str, Tensor], preprocess: Preprocess) -> ViT:
+    """Build the model of a description with its weights.
+
+    Memory is taken only once the description fits the weights, however large a model it names.
+    raises: ValueError if it does not
+    """
+    depth = len({key.split(".")[1] for key in state if key.startswith("blocks.")})
+    if config.depth != depth:
+        raise ValueError(f"the depth is {config.depth}, but there are weights of {depth} blocks")
+    if config.num_tokens > MAX_TOKENS:
+        raise ValueError(f"an image has {config.num_tokens:,} tokens (limit: {MAX_TOKENS:,})")
+    check_preprocess(config, preprocess)
+    with torch.device("meta"):
+        fill(ViT(config), {key: value.to("meta") for key, value in state.items()})
+    model = ViT(config)
+    fill(model, state)
+    return model
+
+
+def check_preprocess(config: ViTConfig, preprocess: Preprocess) -> None:
+    """Raise ValueError if images are prepared in another size than the model's, or far larger.
+
+    And TypeError if mean or std are not numbers.
+    """
+    preprocess.normalize(torch.zeros(preprocess.in_chans, 1, 1))
+    size = config.image_size
+    if preprocess.crop != size:
+        raise ValueError(f"images are cropped to {preprocess.crop}, but the model reads {size}")
+    resized = to_2tuple(preprocess.resize)
+    if max(resized) > MAX_RESIZE * max(to_2tuple(size)):
+        raise ValueError(f"images of {size} are cut from {resized}, more than {MAX_RESIZE} times")
 
 
 def read_state(path: Path) -> dict[str, Tensor]:
