@@ -3,6 +3,7 @@
 import warnings
 from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,8 @@ WHITE_16 = 65535  # in modes of 16 bits
 LEVELS = 16  # gray values that have to be left of an image when its range is guessed
 SIXTEEN = ("PNG", "PPM")  # formats in which mode I means 16 bits
 MAX_GIB = 2  # of an image file
+MAX_PIXELS = 2**26  # of an image, as 8192 x 8192: a file of a few KB may claim billions
+CHUNK = 2**20  # gray values that are scaled at a time
 IMAGE_ENDINGS = (  # as torchvision's
     *(".jpg", ".jpeg", ".png", ".ppm", ".bmp"),
     *(".pgm", ".tif", ".tiff", ".webp"),
@@ -63,6 +66,10 @@ class _UnknownRangeError(ValueError):
     """The gray values of an image could mean more than one thing."""
 
 
+class _TooLargeError(ValueError):
+    """An image has too many pixels."""
+
+
 def decode(content: bytes, file: str | Path) -> Image.Image:
     """Decode the content of an image file as RGB.  May be called in threads.
 
@@ -70,10 +77,11 @@ def decode(content: bytes, file: str | Path) -> Image.Image:
     """
     try:
         with Image.open(BytesIO(content)) as picture:
+            check_pixels(picture.size)
             is_16_bit = picture.mode == "I" and picture.format in SIXTEEN
             ImageOps.exif_transpose(picture, in_place=True)
             return to_rgb(picture, "I;16" if is_16_bit else None)
-    except _UnknownRangeError as error:
+    except (_UnknownRangeError, _TooLargeError) as error:
         raise ValueError(f"{shown(file)}: {error}") from error
     except Image.UnidentifiedImageError:
         message = "is damaged, or not an image: its format is unknown"
@@ -81,6 +89,15 @@ def decode(content: bytes, file: str | Path) -> Image.Image:
     except Exception as error:  # PIL raises many kinds: OSError, SyntaxError, struct.error, ...
         reason = shown(" ".join(str(error).split())[:200]) or type(error).__name__
         raise ValueError(f"{shown(file)} is damaged, or not an image: {reason}") from error
+
+
+def check_pixels(size: tuple[int, int]) -> None:
+    """Raise `_TooLargeError` for an image of more than `MAX_PIXELS`.  size: (W, H)"""
+    width, height = size
+    if width * height > MAX_PIXELS:
+        raise _TooLargeError(
+            f"it has {width:,} x {height:,} pixels, more than {MAX_PIXELS:,}: make it smaller"
+        )
 
 
 def to_rgb(picture: Image.Image, mode: str | None = None) -> Image.Image:
@@ -108,17 +125,27 @@ def to_rgb(picture: Image.Image, mode: str | None = None) -> Image.Image:
 
 def gray_to_rgb(picture: Image.Image, whites: tuple[int, ...]) -> Image.Image:
     """Scale wide gray values to 0..255.  whites: values that white may have, in ascending order"""
-    values = np.asarray(picture).astype(np.float64)
+    values = np.asarray(picture)
     low, high = values.min(), values.max()
     white = next((white for white in whites if low >= 0 and high <= white), None)  # None for NaN
     if white is None or (white > WHITE_16 and high * 256 / white < LEVELS):
         message = "have no known range; save the image with 8 or 16 bits"
         raise _UnknownRangeError(f"gray values from {low:g} to {high:g} {message}")
-    gray = (values / white * 255).round().astype(np.uint8)
+    gray = to_8_bits(values, white)
     transparent = picture.info.get("transparency")
     if isinstance(transparent, int):  # the one value that is
         gray[values == transparent] = 255
     return Image.fromarray(gray).convert("RGB")
+
+
+def to_8_bits(values: NDArray[Any], white: float) -> Pixels:
+    """Scale values from 0 to white to 0..255, a few at a time: in float64 all take much memory."""
+    gray = np.empty(values.shape, np.uint8)
+    flat, numbers = gray.reshape(-1), values.reshape(-1)
+    for start in range(0, len(flat), CHUNK):
+        part = numbers[start : start + CHUNK].astype(np.float64)
+        flat[start : start + CHUNK] = (part / white * 255).round()
+    return gray
 
 
 def square(picture: Image.Image, side: int) -> Pixels:
