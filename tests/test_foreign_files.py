@@ -4,7 +4,6 @@ import argparse
 import json
 import math
 import re
-import resource
 from dataclasses import asdict
 from pathlib import Path
 
@@ -16,10 +15,15 @@ from safetensors.torch import load_file, save_file
 from transformers import ViTConfig as HFConfig
 from transformers import ViTForImageClassification, ViTImageProcessor
 
+from vit_helpers._files import save_sealed
 from vit_helpers.parity import perturb
 from vit_helpers.pretrained import Preprocess, load_pretrained, save_weights
+from vit_helpers.pretrained.calibration import load_familiarity
 from vit_helpers.pretrained.files import read_notes
+from vit_helpers.training.checkpoints import PARTS, load_checkpoint
 from vit_helpers.vit import ViT, ViTConfig
+
+resource = pytest.importorskip("resource", reason="memory can be limited on Unix alone")
 
 SIZE = {"embed_dim": 64, "depth": 1, "num_heads": 4}
 
@@ -302,3 +306,32 @@ def test_every_number_is_finite(tmp_path):
     torch.save(state, path := tmp_path / "w.pth")
     with pytest.raises(ValueError, match=r"w\.pth"):
         load_pretrained(path)
+
+
+def test_weights_that_repeat_few_numbers_take_no_memory(tmp_path, little_memory):
+    state = small_vit().state_dict()
+    for name, shape in (("head.weight", (10**9, 64)), ("head.bias", (10**9,))):
+        state[name] = torch.zeros(1).expand(shape)
+    torch.save(state, path := tmp_path / "w.pth")
+    with pytest.raises(ValueError, match=r"w\.pth has [\d,]+ bytes, but its tensors would take"):
+        load_pretrained(path)
+
+
+NOTES = ["x", "[]", "{}", '{"means": 3}', '{"means": "AAA", "whiten": "", "limit": 1}']
+NOTES += ['{"means": "AAAAAA==", "whiten": "AAAAAA==", "limit": 1}', '{"means": "", "whiten": ""}']
+
+
+@pytest.mark.parametrize("note", NOTES)
+def test_an_odd_note_of_familiar_images_is_named(tmp_path, note):
+    prepare = Preprocess(16, (16, 16), "bilinear", (0.5,) * 3, (0.5,) * 3)
+    path = tmp_path / "w.safetensors"
+    save_weights(path, small_vit(), prepare, "abc", {"familiarity": note})
+    with pytest.raises(ValueError, match=r"w\.safetensors has another kind of note familiarity"):
+        load_familiarity(path)
+
+
+def test_an_odd_history_in_a_checkpoint_is_named(tmp_path):
+    for history in ("x", [3], [{}], 3, None):
+        save_sealed(path := tmp_path / "k.pt", {**dict.fromkeys(PARTS), "history": history})
+        with pytest.raises(ValueError, match=r"k\.pt has another kind of history"):
+            load_checkpoint(path)

@@ -1,8 +1,11 @@
 """Images, shards and tables of strangers: no memory on their word, and errors of one line."""
 
+import csv
 import hashlib
 import io
 import json
+import re
+import shutil
 import struct
 import tarfile
 import zlib
@@ -13,10 +16,14 @@ import pytest
 import torch
 from PIL import Image
 
+from vit_helpers.ablation import Table, run_table
+from vit_helpers.cli import main
 from vit_helpers.data import Data, Split
 from vit_helpers.data.images import MAX_PIXELS, open_picture
 from vit_helpers.data.shards import INDEX, fingerprint, read_index, write_shards
 from vit_helpers.data.stream import Shards
+from vit_helpers.pretrained import Preprocess, save_weights
+from vit_helpers.vit import ViT, ViTConfig
 
 resource = pytest.importorskip("resource", reason="memory can be limited on Unix alone")
 
@@ -161,3 +168,79 @@ def test_a_shard_takes_no_memory_on_its_word(shards, limit_memory, content, says
     limit_memory(300)
     with pytest.raises(ValueError, match=says):
         list(Shards(shards).batches("test", 4))
+
+
+# Names in what is printed and in tables
+
+HOSTILE = "\r\x1b[2K 99.9%  safe\x1b]0;title\x07\u202e\nsecond line"
+CONTROL = re.compile(r"[^\n -\ufffd]|[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
+
+@pytest.fixture
+def hostile(tmp_path):
+    """Weights with a hostile class name, two pictures with hostile names, and a folder of both"""
+    torch.manual_seed(0)
+    model = ViT(ViTConfig.from_name("mini/4", image_size=8, num_classes=2))
+    prepare = Preprocess(8, (8, 8), "bilinear", (0.5,) * 3, (0.5,) * 3)
+    names = (HOSTILE, "=1+1")
+    save_weights(tmp_path / "w.safetensors", model, prepare, names)
+    for number, name in enumerate(names):
+        folder = tmp_path / "photos" / name
+        folder.mkdir(parents=True)
+        for picture in ("=x.png", "a" + HOSTILE.replace("/", "") + ".png"):
+            Image.new("RGB", (8, 8), (number, 9, 9)).save(folder / picture)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["predict", "=x.png"],
+        ["predict", "photos", "--csv", "out.csv"],
+        ["predict", "photos/none" + HOSTILE],
+        ["evaluate", "w.safetensors", "folder:photos", "--out", "c.png"],
+        ["evaluate", "ours:seven", "folder:photos", "--out", "c.png"],
+        ["train", "--data", "folder:photos", "--epochs", "1"],
+        ["train", "--data", "folder:nowhere" + HOSTILE],
+        ["shards", "folder:photos", "shards" + HOSTILE],
+        ["ablate", "table.toml"],
+    ],
+    ids=lambda words: " ".join(words)[:30].partition("\r")[0],
+)
+def test_no_name_speaks_to_the_terminal(hostile, monkeypatch, capsys, words):
+    monkeypatch.chdir(hostile)
+    shutil.copy(next(Path("photos").glob("*/=x.png")), "=x.png")
+    change = json.dumps(HOSTILE.replace("\x07", ""))
+    Path("table.toml").write_text(
+        f'data = "digits"\nseeds = 1\n[baseline]\nepochs = 1\nimages = 40\n'
+        f"[changes]\n{change} = {{lr = 1e-4}}\n"
+    )
+    main([*words, *(["--weights", "w.safetensors"] if words[0] == "predict" else [])])
+    done = capsys.readouterr()
+    assert not CONTROL.findall(done.out + done.err), ascii(done.out + done.err)
+    assert "\nsecond line" not in done.out + done.err
+
+
+def test_cells_of_tables_are_no_formulas(hostile, monkeypatch):
+    monkeypatch.chdir(hostile)
+    for path in Path("photos").glob("*/*.png"):
+        if path.name == "=x.png":
+            shutil.copy(path, path.name)
+    main(["predict", "=x.png", "photos", "--weights", "w.safetensors", "--csv", "out.csv"])
+    with Path("out.csv").open(newline="", encoding="utf-8") as file:
+        header, *rows = csv.reader(file)
+    assert header[:3] == ["picture", "class", "probability"]
+    assert rows[0][0] == "'=x.png" and {row[1][:2] for row in rows} <= {"'=", "'\r"}
+
+
+@pytest.mark.parametrize("name", ["=1+1", "@a", "+ mixup", "- dropout", "'=1", "'", "\tx", "plain"])
+def test_changes_in_a_table_are_no_formulas_and_come_back(tmp_path, name):
+    baseline = {"epochs": 1, "images": 40}
+    table = Table(seeds=1, baseline=baseline, changes={name: {"lr": 1e-4}})
+    path = tmp_path / "runs.csv"
+    runs = run_table(table, path, report=lambda line: None)
+    with path.open(newline="", encoding="utf-8") as file:
+        cells = [row[0] for row in csv.reader(file)]
+    assert not cells[2].startswith(tuple("=+-@\t"))
+    again = run_table(table, path, report=lambda line: pytest.fail("it is trained again"))
+    assert list(again["change"]) == list(runs["change"]) == ["baseline", name]

@@ -9,7 +9,7 @@ import pandas as pd
 import torch
 from torch import Tensor, nn
 
-from vit_helpers._files import as_text, expand_user
+from vit_helpers._files import as_text, expand_user, shown, to_cell
 from vit_helpers.cli.fitting import evaluation_batches
 from vit_helpers.cli.scores import confusion
 from vit_helpers.data.folders import find_files, find_parts, subfolders
@@ -73,13 +73,14 @@ def prediction_table(
 ) -> pd.DataFrame:
     """Make a table with a row for each file.
 
-    returns: columns picture, class and probability, and one "p(CLASS)" for each class
+    returns: columns picture, class and probability, and one "p(CLASS)" for each class. Texts that
+             a spreadsheet would compute have a ' before them, see `to_cell`
     """
     best = probabilities.max(dim=1)
     first = pd.DataFrame(
         {
-            "picture": [as_text(file) for file in files],
-            "class": [class_names[i] for i in best.indices.tolist()],
+            "picture": [to_cell(as_text(file)) for file in files],
+            "class": [to_cell(class_names[i]) for i in best.indices.tolist()],
             "probability": best.values.tolist(),
         }
     )
@@ -173,7 +174,10 @@ def leave_out_seen(files: list[Path], note: str | None, name: str) -> list[Path]
             stacklevel=2,
         )
         return files
-    seen = b64decode(note)
+    try:
+        seen = b64decode(note, validate=True)
+    except ValueError as error:
+        raise ValueError(f"{name} has another kind of note of seen images: {error}") from error
     known = {seen[start : start + SHORT] for start in range(0, len(seen), SHORT)}
     digests = map_files(find_sha256, files, "comparing")
     new = [
@@ -199,6 +203,6 @@ def check_classes(name: str, classes: Iterable[str], known: Sequence[str]) -> No
     """Raise ValueError if there are classes that the model of this name does not know."""
     if unknown := set(classes) - set(known):
         raise ValueError(
-            f"{name} does not know the classes {', '.join(sorted(unknown))}; "
-            f"it knows {', '.join(known[:20])}"
+            f"{name} does not know the classes {', '.join(map(shown, sorted(unknown)))}; "
+            f"it knows {', '.join(map(shown, known[:20]))}"
         )

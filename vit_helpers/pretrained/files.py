@@ -45,6 +45,7 @@ HARMLESS = (
 
 
 MAX_TOKENS = 2**16  # of an image, as a file may ask for
+MAX_RATIO = 4  # memory of the tensors in a file, times its size
 MAX_RESIZE = 8  # times the side of the crop: what a file may ask for
 
 
@@ -265,6 +266,9 @@ def read_state(path: Path) -> dict[str, Tensor]:
         raise ValueError(
             f"{path} contains no named tensors, but an object of type {type(content).__name__}"
         )
+    size, claimed = path.stat().st_size, sum(w.numel() * w.element_size() for w in state.values())
+    if claimed > MAX_RATIO * size:  # tensors may be views of a few numbers, or packed zeros
+        raise ValueError(f"{path} has {size:,} bytes, but its tensors would take {claimed:,}")
     state, left_out = without_prefix(state)
     if left_out:
         names = ", ".join(map(shown, left_out[:5]))

@@ -143,7 +143,8 @@ def load_file(
     class_token = "token_embed.cls_token" in state
     T = state["token_embed.pos_embed"].shape[1]
     try:
-        size = find_image_size(T, class_token, P, image_size and to_2tuple(image_size))
+        given = None if image_size is None else to_2tuple(image_size)
+        size = find_image_size(T, class_token, P, given)
     except ValueError as error:
         raise ValueError(f"{path} has {error}") from None
     mean, std = IMAGENET if library == "torchvision" and C == 3 else ((0.5,) * C, (0.5,) * C)
@@ -382,7 +383,8 @@ def assemble(
     if num_heads is None:
         raise ValueError(
             f"weights of width {D} do not show the number of heads: "
-            "give num_heads (train --set num_heads=N)"
+            "give num_heads, load_pretrained(PATH, num_heads=N) or train --set num_heads=N, "
+            "or the folder, if a config.json is beside the file"
         )
     pre_logits, hidden = state.get("pre_logits.0.weight"), len(state["blocks.0.mlp.fc1.bias"])
     ratio = hidden / D
