@@ -148,6 +148,13 @@ def test_paths_are_drawn_as_they_are():
     assert fits(picture)
 
 
+def test_a_path_that_diverges_does_not_shrink_the_others():
+    path = torch.tensor([[-1.2, 1.0], [0.0, -40.0]])
+    picture = draw_paths({"SGD": path, "Adam": path / 40}, (1, 25))
+    for ax in picture.figure.axes:
+        assert ax.get_ylim() == pytest.approx((-0.95, 1.15))
+
+
 def test_a_decayed_weight_is_drawn_with_the_optimizers_at_the_lines():
     decayed = {"AdamW": [1 - step / 4000 for step in range(1000)], "Adam": [0.5] * 1000}
     picture = training_loop.draw_decay(decayed, "a title")
@@ -173,6 +180,11 @@ def test_a_repair_shows_each_seed_and_each_constant_prediction():
         assert [line.get_ydata()[0] for line in levels] == [0.33, 0.41]
         assert torch.tensor([list(line.get_ydata()) for line in seeds]).allclose(accuracies)
     assert "Adam: 0.40, 0.40, 0.40" in picture.alt and fits(picture)
+
+
+def test_a_repair_leaves_out_no_seed():
+    picture = training_loop.draw_repair({"Adam": torch.full((5, 20), 0.4)}, {"always 3": 0.33})
+    assert len(picture.figure.axes[0].lines) == 1 + 5
 
 
 # On the further page

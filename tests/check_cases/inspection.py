@@ -257,6 +257,7 @@ INSIDE_WRONG = INSIDE.wrong("give", {
     "changes its input": "m.div_(m.sum()) is m and share",
 }) | {
     "swaps left and top": INSIDE(place="left, top, width, height = top, left, height, width"),
+    "swaps width and height": INSIDE(place="left, top, height, width = place"),
     "they are lengths": INSIDE(rows="top:height", cols="left:width"),
     "`repeat_interleave`": INSIDE(pixels="m.tile(P, P)"),
     "to pixels, not to patches": in_patches("start // P", "math.ceil((start + long) / P)"),

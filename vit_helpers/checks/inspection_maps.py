@@ -77,6 +77,9 @@ FRACTION_INSIDE_MISTAKES: dict[str, Function] = {
     "swaps left and top: a box is (left, top, width, height), "
     "but a tensor's first axis runs from top to bottom":
         within(lambda x, y, w, h, P: (x, x + w, y, y + h)),
+    "swaps width and height: a box is (left, top, width, height), "
+    "so there are width columns and height rows":
+        within(lambda x, y, w, h, P: (y, y + w, x, x + h)),
     "uses width and height as the right and lower edge, but they are lengths":
         within(lambda x, y, w, h, P: (y, h, x, w)),
     "counts patches that are only partly inside as a whole: "

@@ -14,6 +14,7 @@ from vit_helpers.plots.inspection import TOP, draw_map, frame_query
 
 Query = tuple[int, int] | None  # (row, column) of a patch, or None for the class token
 Maps = Callable[[int, Query], Tensor]  # of a block and a query: (B, h, rows, cols)
+LARGE = 2.1  # how many times as wide as the others the chosen map is drawn
 ARCS = (
     (0.46, 0.31, 0.16, -150, 75),
     (0.46, 0.66, 0.19, -75, 155),
@@ -45,22 +46,23 @@ def draw_choice(
     """
     each = maps(block, query)[image]  # (h, rows, cols)
     count = max(len(images), len(each))
+    tile = 9 / (LARGE + count)  # inches, with the gap beside it
     fig, axes = style.new_figure(
-        9, 3.3, nrows=2, ncols=2 + count, width_ratios=[1.6, 1.6] + [1] * count
+        9, 2 * tile + 1.25, nrows=2, ncols=1 + count, width_ratios=[LARGE] + [1] * count
     )
     spec = axes[0, 0].get_gridspec()
-    for ax in axes[:, :2].flat:
+    for ax in axes[:, 0]:
         ax.remove()
-    large = fig.add_subplot(spec[:, :2])
+    large = fig.add_subplot(spec[:, 0])
     title = name_choice(block, head, query).replace(", query", "\nquery")
     draw_map(images[image], each[head], large, title, TOP)
     frame_query(large, query, patch_size)
-    for i, ax in enumerate(axes[0, 2:]):
+    for i, ax in enumerate(axes[0, 1:]):
         style.hide_axes(ax)
         if i < len(images):
             draw_image(images[i], ax, "images" if i == 0 else None)
             frame_chosen(ax, i == image)
-    for i, ax in enumerate(axes[1, 2:]):
+    for i, ax in enumerate(axes[1, 1:]):
         style.hide_axes(ax)
         if i < len(each):
             draw_map(images[image], each[i], ax, f"head {i + 1}", TOP)

@@ -1,4 +1,4 @@
-"""Notebook 07: curves of a training, live and afterwards; the loss; what a model gets wrong."""
+"""Notebook 07: curves of a training run, live and afterwards; the loss; what a model gets wrong."""
 
 import math
 import time

@@ -217,7 +217,7 @@ def draw_interaction(
     no_decay: accuracy without decay, a dotted line in each panel
     """
     fig, axes = style.new_figure(9, 3.8, ncols=len(panels), sharey=True, squeeze=False)
-    style.title_figure(fig, "Decoupled decay works everywhere, L2 on matrices on two of three")
+    style.title_figure(fig, "Only decoupled decay works on all three data sets")
     for ax, (data, ways), height in zip(axes[0], panels.items(), no_decay, strict=True):
         style.style_axes(ax, data, None, "validation accuracy" if ax is axes[0, 0] else None)
         ax.axhline(height, color=style.TEXT, linestyle=":", linewidth=1.5)

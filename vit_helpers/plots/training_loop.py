@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from functools import partial
+from itertools import cycle
 from typing import Any
 
 import torch
@@ -80,7 +81,7 @@ def draw_case(accuracies: Sequence[float]) -> Picture:
     written = ", ".join(f"{accuracy:.4f}" for accuracy in accuracies)
     return Picture(
         fig,
-        "The accuracy on the test photos after each epoch of a training.",
+        "The accuracy on the test photos after each epoch of a training run.",
         f"A dot for each epoch, joined by a thin line that jumps up and down between "
         f"{len(values)} dotted lines: {written}.",
     )
@@ -203,6 +204,7 @@ def draw_paths(paths: Mapping[str, Tensor], curvature: tuple[float, float]) -> P
         ax.plot(*path.T, "o-", markersize=4.5, linewidth=1.2, color=style.SERIES[0])
         ax.plot(0, 0, "*", color=style.TEXT, markersize=13)
         ax.text(0.04, 0.08, "minimum", fontsize=style.TEXT_SIZE, color=style.TEXT)
+        ax.set(xlim=(-1.35, 0.75), ylim=(-0.95, 1.15))  # a path that diverges leaves the picture
         ax.set_aspect("equal")  # so that equal steps in both weights are drawn at 45 degrees
         style.style_axes(ax, name, "first weight", "second weight" if ax is axes[0, 0] else None)
     ends = ", ".join(f"{name} at ({p[-1, 0]:.2f}, {p[-1, 1]:.2f})" for name, p in paths.items())
@@ -254,7 +256,7 @@ def draw_schedules(factors: Mapping[str, Sequence[float]]) -> Picture:
     ax.set(ylim=(0, 1.2), yticks=(0, 0.5, 1))
     return Picture(
         fig,
-        "The factor on the learning rate over the steps of a training, for each schedule.",
+        "The factor on the learning rate over the steps of a training run, for each schedule.",
         f"Lines for {', '.join(factors)}. They rise together in a straight line, then one falls "
         "along half a cosine, one in a straight line, and one stays at the top.",
     )
@@ -278,7 +280,7 @@ def draw_repair(runs: Mapping[str, Tensor], levels: Mapping[str, float]) -> Pict
             ax.plot([0, epochs[-1]], [level, level], ":", color=style.LINE, linewidth=1.5)
             if ax is axes[0, -1]:
                 ax.text(epochs[-1] + 1, level, said, va="center", **NAME)
-        for values, (form, color) in zip(accuracies, looks, strict=False):
+        for values, (form, color) in zip(accuracies, cycle(looks), strict=False):
             ax.plot(epochs, values, form, color=color, markersize=5, linewidth=1.2)
         ax.set(ylim=(0, 1.03), xlim=(0, len(epochs) + 0.5), xticks=range(0, len(epochs) + 1, 5))
     axes[0, -1].set_xlim(0, 1.4 * len(epochs))
