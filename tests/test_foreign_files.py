@@ -11,11 +11,13 @@ import numpy as np
 import pytest
 import timm
 import torch
+from PIL import Image
 from safetensors.torch import load_file, save_file
 from transformers import ViTConfig as HFConfig
 from transformers import ViTForImageClassification, ViTImageProcessor
 
 from vit_helpers._files import save_sealed
+from vit_helpers.cli import main
 from vit_helpers.parity import perturb
 from vit_helpers.pretrained import Preprocess, load_pretrained, save_weights
 from vit_helpers.pretrained.calibration import load_familiarity
@@ -335,3 +337,25 @@ def test_an_odd_history_in_a_checkpoint_is_named(tmp_path):
         save_sealed(path := tmp_path / "k.pt", {**dict.fromkeys(PARTS), "history": history})
         with pytest.raises(ValueError, match=r"k\.pt has another kind of history"):
             load_checkpoint(path)
+
+
+@pytest.mark.parametrize("command", ["predict", "evaluate", "train"])
+def test_commands_say_what_is_left_out_of_a_file(tmp_path, monkeypatch, capsys, command):
+    monkeypatch.chdir(tmp_path)
+    model = small_vit()
+    state = {**prefixed("model.", model.state_dict()), **EXTRA}
+    torch.save({"state_dict": state, "state_dict_ema": state}, "w.pth")
+    for number in range(60):
+        folder = Path("photos") / f"class {number % 3}"
+        folder.mkdir(parents=True, exist_ok=True)
+        pixels = np.random.default_rng(number).integers(0, 256, (16, 16, 3), dtype=np.uint8)
+        Image.fromarray(pixels).save(folder / f"{number}.png")
+    words = {
+        "predict": ["photos", "--weights", "w.pth"],
+        "evaluate": ["w.pth", "folder:photos"],
+        "train": ["--data", "folder:photos", "--split", "exact", "--weights", "w.pth"],
+    }[command]
+    assert main([command, *words, *(["--epochs", "1"] if command == "train" else [])]) == 0
+    out = capsys.readouterr().out
+    assert "note: w.pth: left out are 2 tensors beside the model: criterion.weight, n_ave" in out
+    assert "note: w.pth has averaged weights, state_dict_ema, which are read, and others" in out

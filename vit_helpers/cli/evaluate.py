@@ -15,7 +15,8 @@ CLASSES_SHOWN = 30  # at most are printed one by one
 
 def run(args: Namespace) -> int:
     """Test the model, and print and draw the result; return the exit status."""
-    pretrained = load_pretrained(args.weights)
+    with print_warnings():
+        pretrained = load_pretrained(args.weights)
     names = pretrained.class_names
     if not names:
         raise ValueError(f"{args.weights} has no classification head, so it cannot predict classes")

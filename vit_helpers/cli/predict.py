@@ -31,7 +31,7 @@ def run(args: Namespace) -> int:
     """Classify the images; return the exit status."""
     with print_warnings():
         files = find_pictures(args.pictures)
-    pretrained = load_pretrained(args.weights)
+        pretrained = load_pretrained(args.weights)
     names = pretrained.class_names
     if not names:
         raise ValueError(f"{args.weights} has no classification head, so it cannot predict classes")

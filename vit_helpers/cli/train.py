@@ -146,7 +146,8 @@ def fit_and_test(args: Namespace, out: Path, kept: Path | None, device: str) -> 
         )
 
     set_seed(settings.seed)
-    start = load_start(settings) if settings.weights else None
+    with print_warnings(is_main_process()):
+        start = load_start(settings) if settings.weights else None
     reading: dict[str, Any] = {"skip_broken": True} if args.skip_broken else {}
     if settings.data.startswith("folder:") and not args.no_cache:
         reading["cache"] = True
