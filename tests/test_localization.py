@@ -286,3 +286,13 @@ def test_with_one_model_the_interval_covers_images_alone():
     assert math.isnan(summary.loc[("inside", "trained", "rollout"), "low"])
     with pytest.raises(ValueError, match="no rows of 'occlusion'"):
         scores_of(table(), "occlusion", "rank")
+
+
+def test_both_tables_of_maps_are_of_the_same_models():
+    """Where `localization.csv` and `maps.csv` score the same map, they agree on every image"""
+    key = ["model", "seed", "method"]
+    tables = [read_results(name).set_index(key) for name in ("localization", "maps")]
+    both = tables[0].index.intersection(tables[1].index)
+    assert len(both) == 4 * 5
+    hits = [table.loc[both, "pointing_game"].tolist() for table in tables]
+    assert hits[0] == hits[1]
