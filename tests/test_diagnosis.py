@@ -234,6 +234,11 @@ def test_labels_are_asked_about_only_where_no_accuracy_shows_that_they_are_right
     assert ("labels belong" in found.advice) is asked
 
 
+def test_a_history_that_knows_its_images_but_no_batches_is_diagnosed():
+    row = GOOD | {"images": 100}
+    assert diagnose([row | {"epoch": 1}, row | {"epoch": 2}]).symptom == "healthy"
+
+
 QUESTIONS = {
     "constant prediction": {"val_majority_share": 1.0, "val_accuracy": 0.4, "accuracy": 0.4},
     "stuck at ln K": {"loss": 1.095, "accuracy": 0.4, "val_accuracy": 0.4},

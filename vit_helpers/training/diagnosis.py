@@ -206,7 +206,7 @@ def stuck_count(epochs: Sequence[Epoch]) -> tuple[str, int] | None:
     last = epochs[-1]
     images, size, score = last.train.images, last.evidence.batch_size, score_of(last)
     learned = score.accuracy > 0 and not is_chance(last)
-    if len(epochs) < 2 or not images or last.evidence.guess_loss or learned:
+    if len(epochs) < 2 or not (images and size) or last.evidence.guess_loss or learned:
         return None
     full = images // size
     rest = images - full * size  # of the images, in a last batch that is smaller
