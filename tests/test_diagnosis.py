@@ -239,6 +239,17 @@ def test_a_history_that_knows_its_images_but_no_batches_is_diagnosed():
     assert diagnose([row | {"epoch": 1}, row | {"epoch": 2}]).symptom == "healthy"
 
 
+@pytest.mark.parametrize(
+    ("losses", "symptom"),
+    [((1.098, 1.095), "stuck at ln K"), ((1.098, 0.9), "healthy"), ((0.9, 1.095), "healthy")],
+)
+def test_accurate_by_tiny_margins_is_stuck(losses, symptom):
+    """A trained model with a new head and far too low a rate: (training, validation) loss"""
+    loss, validation = losses
+    row = SMALL | {"accuracy": 0.97, "val_accuracy": 0.96, "loss": loss, "val_loss": validation}
+    assert diagnose([row | {"epoch": 1}, row | {"epoch": 2}]).symptom == symptom
+
+
 QUESTIONS = {
     "constant prediction": {"val_majority_share": 1.0, "val_accuracy": 0.4, "accuracy": 0.4},
     "stuck at ln K": {"loss": 1.095, "accuracy": 0.4, "val_accuracy": 0.4},

@@ -319,6 +319,12 @@ def test_weights_that_repeat_few_numbers_take_no_memory(tmp_path, little_memory)
         load_pretrained(path)
 
 
+def test_compressed_zeros_take_no_memory(tmp_path, little_memory):
+    np.savez_compressed(path := tmp_path / "w.npz", zeros=np.zeros(10**7, np.float32))
+    with pytest.raises(ValueError, match=r"w\.npz has [\d,]+ bytes, but its tensors would take 40"):
+        load_pretrained(path)
+
+
 NOTES = ["x", "[]", "{}", '{"means": 3}', '{"means": "AAA", "whiten": "", "limit": 1}']
 NOTES += ['{"means": "AAAAAA==", "whiten": "AAAAAA==", "limit": 1}', '{"means": "", "whiten": ""}']
 

@@ -118,6 +118,7 @@ def other_places(scores: Tensor, labels: Tensor) -> Tensor:
     return F.cross_entropy(scores.flatten(0, 1), torch.rand(scores.shape[:2]).argsort(1).flatten())
 
 
+SCRATCH = {"start": "scratch"}
 HALF = partial(relabel, share=0.5)
 L2 = {"optimizer": "adam_l2", "weight_decay": 1.0, "token_lr_mult": 1.0, "schedule": "constant"}
 FAULTS = {
@@ -129,16 +130,17 @@ FAULTS = {
     "black images": Fault(NOTHING, pixels=0.0),
     "rate far too high": Fault(NOTHING, {"lr": 1.0, "optimizer": "adamw"}),
     "rate far too low": Fault(NOTHING, {"lr": 1e-6, "optimizer": "adamw"}),
-    "L2 inside Adam": Fault(NOTHING, L2),
+    # a trained model survives it for so many steps
+    "L2 inside Adam": Fault(NOTHING, L2, changes=SCRATCH),
     "no gradient": Fault(NOTHING, wrap=Detached),
-    "pairs of other images": Fault(("stuck at ln(batch size)",), loss=other_pairs),
+    "pairs of other images": Fault(("stuck at ln(batch size)",), loss=other_pairs, changes=SCRATCH),
     "places of other patches": Fault(
-        ("stuck at ln(patches)",), wrap=Places, loss=other_places, validated=False
+        ("stuck at ln(patches)",), wrap=Places, loss=other_places, validated=False, changes=SCRATCH
     ),
     "learned by heart": Fault(
         ("overfitting",),
         split=HALF,
-        changes={"images": 100, "mix": "none", "start": "scratch"},
+        changes={"images": 100, "mix": "none", **SCRATCH},
         augment=None,
     ),
     "half of the labels wrong": Fault(("underfitting",), split=HALF, both=True),

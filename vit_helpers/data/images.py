@@ -126,7 +126,7 @@ def to_rgb(picture: Image.Image, mode: str | None = None) -> Image.Image:
 def gray_to_rgb(picture: Image.Image, whites: tuple[int, ...]) -> Image.Image:
     """Scale wide gray values to 0..255.  whites: values that white may have, in ascending order"""
     values = np.asarray(picture)
-    low, high = values.min(), values.max()
+    low, high = float(values.min()), float(values.max())
     white = next((white for white in whites if low >= 0 and high <= white), None)  # None for NaN
     if white is None or (white > WHITE_16 and high * 256 / white < LEVELS):
         message = "have no known range; save the image with 8 or 16 bits"

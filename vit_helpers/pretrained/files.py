@@ -266,9 +266,7 @@ def read_state(path: Path) -> dict[str, Tensor]:
         raise ValueError(
             f"{path} contains no named tensors, but an object of type {type(content).__name__}"
         )
-    size, claimed = path.stat().st_size, sum(w.numel() * w.element_size() for w in state.values())
-    if claimed > MAX_RATIO * size:  # tensors may be views of a few numbers, or packed zeros
-        raise ValueError(f"{path} has {size:,} bytes, but its tensors would take {claimed:,}")
+    check_memory(path, sum(w.numel() * w.element_size() for w in state.values()))
     state, left_out = without_prefix(state)
     if left_out:
         names = ", ".join(map(shown, left_out[:5]))
@@ -277,6 +275,16 @@ def read_state(path: Path) -> dict[str, Tensor]:
             stacklevel=2,
         )
     return {key: value.float() for key, value in state.items()}
+
+
+def check_memory(path: Path, claimed: int) -> None:
+    """Raise ValueError if so many bytes of tensors are too many for a file of this size.
+
+    They may be views of a few numbers, or compressed zeros.
+    """
+    size = path.stat().st_size
+    if claimed > MAX_RATIO * size:
+        raise ValueError(f"{path} has {size:,} bytes, but its tensors would take {claimed:,}")
 
 
 def load_content(path: Path) -> Any:

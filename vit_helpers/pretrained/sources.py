@@ -20,6 +20,7 @@ from vit_helpers.pretrained.files import (
     PARTS,
     Pretrained,
     build_model,
+    check_memory,
     load_weights,
     read_notes,
     read_shapes,
@@ -340,8 +341,11 @@ def load_google(path: Path) -> Pretrained:
     """
     try:
         with Path(path).open("rb") as raw, np.load(raw, allow_pickle=False) as file:
+            check_memory(path, sum(member.file_size for member in file.zip.infolist()))
             arrays = dict(file)
-    except (BadZipFile, ValueError, EOFError) as error:
+    except (AttributeError, BadZipFile, ValueError, EOFError) as error:  # an .npy has no .zip
+        if str(path) in str(error):
+            raise
         raise ValueError(f"{path} is cut short, or not an npz file: {error}") from error
     state = from_google(arrays)
     query = "Transformer/encoderblock_0/MultiHeadDotProductAttention_1/query/kernel"

@@ -187,11 +187,13 @@ def is_chance(epoch: Epoch) -> bool:
 def is_stuck(epoch: Epoch) -> bool:
     """Say whether the loss is that of a constant prediction, although lower is possible.
 
-    It is not stuck where validation is accurate.
+    It is not stuck where validation is accurate, unless its loss is that of a constant prediction,
+    too: then classes are told apart by tiny margins, as when a trained model hardly moves.
     """
     train, evidence = epoch.train, epoch.evidence
     guess, least = guess_loss(epoch), evidence.least_loss
-    learned = score_of(epoch).accuracy >= POOR and not is_chance(epoch)
+    score = score_of(epoch)
+    learned = score.accuracy >= POOR and not is_chance(epoch) and not score.loss >= STUCK * guess
     # the loss of the first step is measured before it
     untrained = epoch.number == 1 and 0 < train.images <= evidence.batch_size
     has_room = guess - least >= ROOM
