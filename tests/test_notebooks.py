@@ -305,9 +305,6 @@ ELSEWHERE = {
     "09_pretrained, 5": "0.376",  # of the digits' pixels
     "09_pretrained, Appendix:": "0.92 0.26 0.26",  # from the course that is linked
     "10_hyperparameters, 6": "0.00316 0.004",  # the limit of the search
-    "11_scaling, 2": "0.11",  # 3.5 / 32
-    "11_scaling, 3": "1.15 1.03 1.19 1.37 1.33",  # in speed.csv; 4/3
-    "11_scaling, Common": "2.30",  # ln 10
 }
 
 

@@ -25,6 +25,8 @@ from vit_helpers.plots import (
     inspection,
     inspection_heads,
     scaling,
+    scaling_distributed,
+    scaling_evidence,
     style,
     training,
     training_evidence,
@@ -157,7 +159,8 @@ def model_figure():
     return draw_model(stages, 2, "abc", "a title", {"classes": "a remark"})
 
 
-PARTS = dict.fromkeys("abcdefg", 1 / 7)
+BLOCK = ("MLP", "qkv, output", "scores, mixing")
+NEED = ("weights", "gradients", "optimizer", "activations")
 EFFECTS = pd.DataFrame(
     {
         "difference": [0.1, -0.2],
@@ -216,10 +219,25 @@ DRAWN = {  # figures in which several colors carry a meaning, each with as many 
     "draw_norms": lambda: inspection_heads.draw_norms({"a": torch.rand(9), "b": torch.rand(9)}),
     "draw_bars": lambda: images.draw_bars([0.1, 0.9], ["a", "b"], chosen=1),
     "draw_model": model_figure,
-    "draw_stacks": lambda: scaling.draw_stacks({"one": PARTS, "two": PARTS}),
-    "draw_growth": lambda: scaling.draw_growth([1, 2], {name: [1, 2] for name in "abcd"}, "size"),
-    "draw_ratios": lambda: scaling.draw_ratios(
-        {"a": (2, 1.5, 3), "b": (0.5, 0.4, 0.9), "c": (1, 0.9, 1.1)}
+    "draw_days": lambda: scaling.draw_days(99, dict.fromkeys(BLOCK, 20)),
+    "draw_measured_step": lambda: scaling.draw_measured_step(
+        {"forward pass": 0.1, "backward pass": 0.2, "AdamW": 0.1}, 0.2
+    ),
+    "draw_cost_shares": lambda: scaling.draw_cost_shares({"a": dict.fromkeys(BLOCK, 1)}),
+    "draw_memory": lambda: scaling.draw_memory(dict.fromkeys(NEED, 1), 2),
+    "draw_formats": lambda: scaling.draw_formats(0.1),
+    "draw_budget": lambda: scaling.draw_budget({"a": (1, 2, "GiB"), "b": (2, 1, "GiB")}),
+    "draw_ring": lambda: scaling_distributed.draw_ring(
+        [[[1, 2], [3, 4]], [[1, 6], [4, 4]]], [4, 6]
+    ),
+    "draw_drift": lambda: scaling_distributed.draw_drift({"a": [0, 1], "b": [0, 0]}),
+    "draw_sharded_memory": lambda: scaling_distributed.draw_sharded_memory(
+        {"a": dict.fromkeys(NEED, 1)}
+    ),
+    "draw_needs": lambda: scaling_evidence.draw_batches({"a": dict.fromkeys(NEED, 1)}),
+    "draw_costs": lambda: scaling_evidence.draw_growth({"a": {1: (1, 2), 10: (10, 9)}}, 5),
+    "draw_ratios": lambda: scaling_evidence.draw_ratios(
+        {"a": (2, 1.5, 3), "b": (0.5, 0.4, 0.9), "c": (1, 0.9, 1.1)}, "title"
     ),
     "draw_runs": lambda: training.draw_runs({"a": rows(num_classes=10), "b": rows(num_classes=10)}),
     "draw_paths": lambda: training_loop.draw_paths(
@@ -310,7 +328,7 @@ def test_a_pale_text_is_seen():
 
 
 def test_marks_tell_what_colors_tell_where_no_names_stand():
-    ax = DRAWN["draw_ratios"]()
+    (ax,) = figure_of("draw_ratios").axes
     marks = {
         (line.get_color(), line.get_marker()) for line in ax.lines if line.get_marker() != "None"
     }

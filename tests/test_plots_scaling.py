@@ -1,138 +1,247 @@
-"""Figures of notebook 11: bars as long as their amounts, lines through them, tables to scale."""
+"""Figures of notebook 11: one square a day, bars as long as their amounts, bits that are right."""
 
+import struct
+import warnings
+
+import matplotlib.pyplot as plt
 import numpy as np
 import pytest
+import torch
+from matplotlib.colors import to_hex
 
-from vit_helpers.plots import encoder, scaling
+from vit_helpers.plots import encoder, scaling, style
 from vit_helpers.plots.scaling import (
+    bits_of,
+    draw_budget,
+    draw_checkpointing,
+    draw_cost_shares,
+    draw_days,
+    draw_formats,
+    draw_measured_step,
+    draw_memory,
+    draw_step,
+    shorten,
+    stack_bars,
+)
+from vit_helpers.plots.scaling_distributed import (
+    draw_drift,
+    draw_holdings,
+    draw_ring,
+    draw_sharded_memory,
+)
+from vit_helpers.plots.scaling_evidence import (
+    draw_batches,
     draw_growth,
     draw_ratios,
     draw_roofline,
-    draw_stacks,
-    draw_training_step,
 )
-from vit_helpers.plots.scaling_distributed import draw_holdings, draw_ring
 
-ROWS = {"small": {"a": 1.0, "b": 3.0}, "large": {"a": 20.0, "b": 20.0}}
-
-
-def test_pieces_lie_end_to_end():
-    ax = draw_stacks(ROWS, "GiB", title="t")
-    pieces = [(p.get_x(), p.get_width()) for bars in ax.containers for p in bars]
-    assert pieces == [(0, 1), (0, 20), (1, 3), (20, 20)]
-    assert [label.get_text() for label in ax.get_yticklabels()] == ["small", "large"]
-    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["a", "b"]
-    said = {text.get_text() for text in ax.texts}
-    # the end has the number of a piece without room for it
-    assert said == {"20.00", "3.00", " 1.00 + 3.00 = 4.0", " = 40.0"}
-    assert ax.get_xlim()[1] > 40  # for the sum
-    assert ax.get_xlabel() == "GiB" and ax.get_title(loc="left") == "t"
+PARTS = {"MLP": 3.0, "qkv, output": 2.0, "scores, mixing": 1.0}
+NEED = {"weights": 1.0, "gradients": 1.0, "optimizer": 2.0, "activations": 10.0}
 
 
-def test_more_pieces_than_colors_are_drawn():
-    bars = draw_stacks({"one": {str(i): 1.0 for i in range(9)}}).patches
-    assert len({(bar.get_facecolor(), bar.get_hatch()) for bar in bars}) == 9
+def texts(fig):
+    return [text.get_text() for text in fig.findobj(plt.Text) if text.get_text()]
+
+
+def fits(picture):
+    """Whether a picture is drawn without a warning of text that leaves its canvas or overlaps"""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        return bool(picture.image.data)
+
+
+def test_parts_of_the_model_have_the_colors_of_notebook_04():
+    assert scaling.COLORS["scores, mixing"] == encoder.ATTENTION
+    assert scaling.COLORS["MLP"] == encoder.MLP
+
+
+@pytest.mark.parametrize("days", [680, 17, 18, 100])
+def test_there_is_a_square_for_each_day(days):
+    (ax,) = draw_days(days).figure.axes
+    assert len(ax.patches) == days
+    assert {to_hex(patch.get_facecolor()) for patch in ax.patches} == {"#ffffff"}
+    assert len({patch.get_xy() for patch in ax.patches}) == days
+
+
+def test_days_have_the_colors_of_what_they_went_to():
+    picture = draw_days(680, {"MLP": 190.4, "qkv, output": 95, "scores, mixing": 9.1})
+    colors = [to_hex(patch.get_facecolor()) for patch in picture.figure.axes[0].patches]
+    assert colors[:190] == [to_hex(scaling.COLORS["MLP"])] * 190
+    assert colors[285:294] == [to_hex(scaling.COLORS["scores, mixing"])] * 9
+    assert colors[294:] == ["#ffffff"] * 386
+    said = texts(picture.figure)
+    assert "MLP\n190 days" in said and "scores, mixing: 9 days" in said
+    assert "386" in picture.alt and fits(picture)
+
+
+def test_the_backward_pass_is_drawn_twice_as_long():
+    (ax,) = draw_step(blocks=4).figure.axes
+    processor = [patch for patch in ax.patches if patch.get_y() == 1.1]
+    widths = [patch.get_width() for patch in processor]
+    assert widths[:4] == [1] * 4 and widths[4:8] == [2] * 4 and len(widths) == 9
+    assert fits(draw_step())
+
+
+@pytest.mark.parametrize("update", [0.001, 0.2])
+def test_a_measured_step_is_drawn_to_scale(update):
+    picture = draw_measured_step({"forward pass": 0.1, "backward pass": 0.2, "AdamW": update}, 0.15)
+    (ax,) = picture.figure.axes
+    widths = [bar.get_width() for bars in ax.containers for bar in bars]
+    assert widths == pytest.approx([0.1, 0.2, update, 0.15])
+    assert f"This step reached {0.15 / (0.3 + update):.0%} of the peak" in texts(picture.figure)
+    assert fits(picture)
 
 
 def test_shares_make_a_hundred():
-    ax = draw_stacks(ROWS, share=True)
-    assert [p.get_width() for bars in ax.containers for p in bars] == pytest.approx(
-        [25, 50, 75, 50]
-    )
-    assert ax.get_xlim() == (0, 100) and {text.get_text() for text in ax.texts} == {
-        "25",
-        "75",
-        "50",
-    }
+    picture = draw_cost_shares({"224 px": PARTS, "2,048 px": {**PARTS, "scores, mixing": 5.0}})
+    (ax,) = picture.figure.axes
+    ends = [bar.get_x() + bar.get_width() for bar in ax.containers[-1]]
+    assert ends == pytest.approx([100, 100])
+    assert "17% in 224 px, 50% in 2,048 px" in picture.alt and fits(picture)
 
 
-def test_lines_go_through_the_amounts():
-    ax = draw_growth([1, 10, 100], {"a": [1, 2, 3], "b": [1, 10, 100]}, "tokens", "G", mark=5)
-    assert [list(line.get_ydata()) for line in ax.lines[:2]] == [[1, 2, 3], [1, 10, 100]]
-    assert ax.get_xscale() == ax.get_yscale() == "log"
-    assert list(ax.lines[2].get_xdata()) == [5, 5] and "equal at\n5" in {
-        text.get_text() for text in ax.texts
-    }
+def test_pieces_lie_end_to_end():
+    _, ax = style.new_figure()
+    stack_bars(ax, {"small": NEED, "large": {name: 2 * x for name, x in NEED.items()}}, 1)
+    pieces = [(bar.get_x(), bar.get_width()) for bars in ax.containers for bar in bars]
+    assert pieces == [(0, 1), (0, 2), (1, 1), (2, 2), (2, 2), (4, 4), (4, 10), (8, 20)]
+    # a piece without room has no number
+    assert [text.get_text() for text in ax.texts] == ["2.0", "2.0", "2.0", "4.0", "10.0", "20.0"]
+
+
+def test_memory_peaks_between_the_passes():
+    picture = draw_memory(NEED, batch=3)
+    (ax,) = picture.figure.axes
+    corners = [area.get_paths()[0].vertices for area in ax.collections]
+    # weights, optimizer, activations; gradients come later
+    assert max(vertices[:, 1].max() for vertices in corners) == 13
+    assert {"activations, 10.0 GiB", "peak: 13.0 GiB"} <= set(texts(picture.figure))
+    assert "3 images" in picture.alt and fits(picture)
+
+
+def test_checkpointing_has_a_tooth_for_each_block():
+    picture = draw_checkpointing(blocks=5, inputs=0.1, inside=2.0)
+    kept, again = picture.figure.axes
+    top = {ax: ax.collections[0].get_paths()[0].vertices for ax in (kept, again)}
+    assert top[kept][:, 1].max() == 10
+    assert top[again][:, 1].max() == pytest.approx(2.5)
+    assert len({y for _, y in top[again].round(6).tolist() if y > 2}) == 5
+    assert kept.get_xlim()[1] == 15 and again.get_xlim()[1] == 20  # three passes, and four
+    assert fits(picture)
+
+
+@pytest.mark.parametrize("number", [0.1, 1.0, -3.14159, 1e-20, 65504.0])
+def test_bits_are_those_that_torch_stores(number):
+    x = torch.tensor(number)
+    assert shorten(bits_of(number), 7) == x.bfloat16().item()
+    assert shorten(bits_of(number), 23) == x.item()
+    cells = [
+        text for text in draw_formats(number).figure.axes[0].texts if text.get_color() == "black"
+    ]
+    drawn = [text.get_text() for text in cells]
+    pattern = f"{struct.unpack('>I', struct.pack('>f', number))[0]:032b}"
+    assert "".join(drawn[:32]) == pattern
+    assert len(drawn) == 32 + 19 + 16
+    assert fits(draw_formats(number))
+
+
+def test_what_is_scarce_is_named():
+    rows = {"memory": (20, 80, "GiB"), "network": (200, 40, "ms")}
+    picture = draw_budget(rows)
+    (ax,) = picture.figure.axes
+    assert "Scarce: network" in texts(picture.figure)
+    assert "200 of 40 ms (cut off here)" in texts(picture.figure)
+    assert ax.containers[0][0].get_width() == 25
+    assert "Nothing is scarce" in texts(draw_budget({"memory": (20, 80, "GiB")}).figure)
+    assert fits(picture)
+
+
+def ring_states():
+    start = [[1, 2], [10, 20]]
+    return [start, [[1, 22], [11, 20]], [[11, 22], [11, 22]]]
+
+
+def test_complete_sums_of_a_ring_are_colored_and_arrows_lead_on():
+    picture = draw_ring(ring_states(), totals=[11, 22])
+    (ax,) = picture.figure.axes
+    colored = [p for p in ax.patches if to_hex(p.get_facecolor()) == to_hex(encoder.ATTENTION)]
+    assert len(colored) == 2 + 4
+    arrows = [p for p in ax.patches if type(p).__name__ == "FancyArrowPatch"]
+    assert len(arrows) == 2 * (2 + 1)  # one from each process, and the last one arrives at the top
+    frames = [p for p in ax.patches if p.get_linewidth() == 2.5]
+    assert len(frames) == 2 + 2  # what has just arrived
+    assert fits(picture)
+
+
+def test_drift_is_drawn_for_both():
+    picture = draw_drift({"not averaged": [0.1, 0.5], "averaged": [0.0, 0.0]})
+    (ax,) = picture.figure.axes
+    assert [list(line.get_ydata()) for line in ax.lines] == [[0.1, 0.5], [0, 0]]
+    assert "not averaged: 0.5" in picture.alt and fits(picture)
+
+
+def test_holdings_have_a_key():
+    whole, quarter = np.ones((4, 12), bool), np.tile(np.eye(4, dtype=bool), 3)
+    picture = draw_holdings({"all": whole, "a part": quarter}, blocks=3)
+    axes = picture.figure.axes
+    assert [ax.get_title(loc="left") for ax in axes] == ["all", "a part"]
+    held = [sum(patch.get_facecolor()[:3] != (1, 1, 1) for patch in ax.patches) for ax in axes]
+    assert held == [48, 12]
+    key = [text.get_text() for text in picture.figure.legends[0].get_texts()]
+    assert key == ["weights held", "not held"] and fits(picture)
+
+
+@pytest.mark.parametrize("draw", [draw_sharded_memory, draw_batches])
+def test_sums_are_at_the_ends_of_the_bars(draw):
+    picture = draw({"one": NEED, "two": {**NEED, "activations": 1.0}})
+    said = [text for text in texts(picture.figure) if text.endswith("in all")]
+    assert [float(text.split()[0]) for text in said] == [14, 5]
+    assert fits(picture)
+
+
+def test_lines_of_growth_have_their_slopes():
+    picture = draw_growth({"tokens": {1: (1, 10), 10: (100, 100), 100: (10000, 1000)}}, mark=10)
+    (ax,) = picture.figure.axes
+    assert [list(line.get_ydata()) for line in ax.lines[:2]] == [[1, 100, 10000], [10, 100, 1000]]
+    assert {"slope 2", "slope 1", "equal at\n10"} <= set(texts(picture.figure))
+    assert list(ax.lines[2].get_xdata()) == [10, 10] and fits(picture)
 
 
 def test_ratios_stand_on_the_side_where_they_belong():
-    ax = draw_ratios({"fast": (2, 1.5, 2.5), "same": (1, 0.9, 1.1), "slow": (0.1, 0.09, 0.2)}, "t")
-    ranges, dots = ax.lines[:-1:2], ax.lines[1:-1:2]
+    rows = {"fast": (2, 1.5, 2.5), "same": (1, 0.9, 1.1), "slow": (0.1, 0.09, 0.2)}
+    picture = draw_ratios(rows, "t")
+    (ax,) = picture.figure.axes
+    ranges, marks = ax.lines[:-1:2], ax.lines[1:-1:2]
     assert [list(line.get_xdata()) for line in ranges] == [[1.5, 2.5], [0.9, 1.1], [0.09, 0.2]]
-    assert [(line.get_xdata()[0], line.get_marker()) for line in dots] == [
+    assert [(line.get_xdata()[0], line.get_marker()) for line in marks] == [
         (2, "o"),
         (1, "D"),
         (0.1, "s"),
     ]
     assert [label.get_text() for label in ax.get_yticklabels()] == ["fast", "same", "slow"]
-    assert {text.get_text() for text in ax.texts} == {"2.00", "1.00", "0.10"}
     low, high = ax.get_xlim()
     assert low < 0.09 * 0.8 and high > 2.5 * 1.2  # with room for the numbers
+    assert fits(picture)
 
 
-def test_parts_of_the_model_have_the_colors_of_notebook_04():
-    assert (
-        scaling.COLORS["scores, mixing"] == encoder.ATTENTION
-        and scaling.COLORS["MLP"] == encoder.MLP
-    )
-    ax = draw_growth([1, 10], {"scores, mixing": [1, 2]}, "tokens")
-    assert ax.lines[0].get_color() == encoder.ATTENTION
-
-
-def test_holdings_have_a_key():
-    whole, quarter = np.ones((4, 12), bool), np.tile(np.eye(4, dtype=bool), 3)
-    axes = draw_holdings({"all": whole, "a part": quarter}, blocks=3, title="t")
-    assert axes[0].figure.get_suptitle() == "t"
-    assert [ax.get_title(loc="left") for ax in axes] == ["all", "a part"]
-    held = [sum(patch.get_facecolor()[:3] != (1, 1, 1) for patch in ax.patches) for ax in axes]
-    assert held == [48, 12]
-    assert [label.get_text() for label in axes[0].get_xticklabels()] == ["1", "2", "3"]
-    assert [text.get_text() for text in axes[0].figure.legends[0].get_texts()] == [
-        "weights held",
-        "not held",
-    ]
-
-
-def test_memory_peaks_between_the_passes():
-    need = {"weights": 1.0, "gradients": 1.0, "optimizer": 2.0, "activations": 10.0}
-    lanes, memory = draw_training_step(need, blocks=3).axes
-    assert [label.get_text() for label in lanes.get_yticklabels()] == [
-        "data loader",
-        "processor",
-        "network",
-    ]
-    corners = [area.get_paths()[0].vertices for area in memory.collections]
-    # weights, optimizer, activations; gradients come later
-    assert max(vertices[:, 1].max() for vertices in corners) == 13
-    assert {text.get_text() for text in memory.texts} >= {
-        "activations, 10.00 GiB",
-        "peak, 13.0 GiB",
-    }
-    # blocks forward, backward, AdamW
-    assert len([patch for patch in lanes.patches if patch.get_y() == 1.1]) == 3 + 3 + 1
+@pytest.mark.parametrize("high", [1.1, 1.5, 3, 10, 200])
+def test_ratios_have_ticks_that_do_not_touch(high):
+    picture = draw_ratios({"a": (high, high, high), "b": (0.8, 0.7, 0.9)}, "t")
+    assert len(picture.figure.axes[0].get_xticks()) >= 3 and fits(picture)
 
 
 def test_the_roof_is_the_lower_of_two_limits():
-    ax = draw_roofline({"sum": (0.1, 1e9), "product": (50, 9e10)}, bandwidth=1e10, peak=1e11)
+    points = {"sum": (0.1, 1e9), "product": (50, 9e10)}
+    picture = draw_roofline(points, bandwidth=1e10, peak=1e11)
+    (ax,) = picture.figure.axes
     slope, level = (line.get_xydata() for line in ax.lines[:2])
     assert slope[1] == pytest.approx([10, 100]) and (level[:, 1] == 100).all()
     assert slope[0, 1] == pytest.approx(10 * slope[0, 0])
-    assert [text.get_text() for text in ax.texts][:2] == ["sum", "product"]
-    assert [text.get_text() for text in ax.texts][2:] == [
+    assert {
         "memory: 10 GB per second",
         "arithmetic: 100 GFLOPs per second",
-    ]
-
-
-def test_complete_sums_of_a_ring_are_colored():
-    fig = draw_ring(
-        {"start": [[1, 2], [10, 20]], "turn 1": [[1, 22], [11, 20]]}, totals=[11, 22], title="t"
-    )
-    colored = [[patch.get_facecolor()[:3] != (1, 1, 1) for patch in ax.patches] for ax in fig.axes]
-    assert colored == [[False] * 4, [False, True, True, False]]
-    assert [text.get_text() for text in fig.axes[1].texts] == ["1", "22", "11", "20"]
-    assert fig.get_suptitle() == "t"
-    assert [text.get_text() for text in fig.legends[0].get_texts()] == [
-        "complete sum",
-        "has just arrived",
-    ]
+        "sum",
+        "product",
+    } <= set(texts(picture.figure))
+    assert fits(picture)

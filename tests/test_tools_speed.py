@@ -12,6 +12,7 @@ import torch.distributed as dist
 from tools import main as run_tool
 from tools.experiments import measuring, speed
 from tools.experiments.speed import CASES
+from vit_helpers.results.speed import ratios_of
 from vit_helpers.scaling import speedups, timing
 from vit_helpers.vit import ViTConfig
 
@@ -34,6 +35,18 @@ def stored(path="runs/speed.csv"):
 def test_the_stored_rows_are_those_of_the_tool():
     rows = stored(ROOT / "vit_helpers" / "results" / "speed.csv")
     assert list(rows.columns) == speed.COLUMNS and list(rows["row"].unique()) == list(CASES)
+
+
+def test_the_rows_of_a_gpu_are_some_of_the_tool():
+    rows = stored(ROOT / "vit_helpers" / "results" / "speed_gpu.csv")
+    assert list(rows.columns) == speed.COLUMNS and set(rows["row"]) <= set(CASES)
+    assert set(ratios_of("speed_gpu")) < set(ratios_of("speed"))
+    assert all(low <= ratio <= high for ratio, low, high in ratios_of("speed_gpu").values())
+
+
+def test_changes_are_sorted_and_the_hidden_units_left_out():
+    ratios = [ratio for ratio, _, _ in ratios_of("speed").values()]
+    assert len(ratios) == 8 and ratios == sorted(ratios, reverse=True) and min(ratios) > 1
 
 
 @pytest.mark.parametrize(

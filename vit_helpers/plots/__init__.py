@@ -20,7 +20,7 @@ two:
 08 inspection, inspection_heads, inspection_photos
 09 pretrained
 10 ablation, ablation_errors
-11 scaling, scaling_distributed
+11 scaling, scaling_distributed, scaling_evidence
 
 animation  : the moving picture of the README, of which notebook 08 shows a moment
 explorer   : what the widgets of `vit_helpers.live` show first

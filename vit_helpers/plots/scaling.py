@@ -1,277 +1,204 @@
-"""Notebook 11: where a training step's time and memory go, and how costs grow."""
+"""Notebook 11: days of training, one training step, arithmetic, memory, and shorter numbers."""
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+import struct
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
+from matplotlib.patches import Rectangle
 
 from vit_helpers.plots import style
-from vit_helpers.plots.canvas import fill_cell, write
+from vit_helpers.plots.canvas import fill_cell, frame, new_canvas, write
 from vit_helpers.plots.encoder import ATTENTION, MLP, OTHER
+from vit_helpers.plots.figure import Picture
 
-KEPT, ONCE = (
-    OTHER,
-    ("#4D4D4D", "#8C8C8C", "#C4C4C4"),
-)  # activations, which grow with the batch; what is there once
-COLORS = {  # of the parts of a model as in notebooks 04 and 05, and of what needs memory
-    **{
-        "projection, head": style.LINE,
-        "qkv, output": "#9C95C4",
-        "scores, mixing": ATTENTION,
-        "MLP": MLP,
-    },
-    **{
-        "all else in a block": OTHER,
-        "weights": ONCE[0],
-        "gradients": ONCE[1],
-        "optimizer": ONCE[2],
-        "activations": KEPT,
-    },
+COLORS = {  # of the parts of a block as in notebooks 04 and 05, and of what needs memory
+    "MLP": MLP,
+    "qkv, output": "#CFCBE3",
+    "scores, mixing": ATTENTION,
+    "weights": "#111111",
+    "gradients": "#949494",
+    "optimizer": "#D1D1D1",
+    "activations": OTHER,
 }
-SERIES = (
-    *style.SERIES[:2],
-    style.LINE,
-    style.SERIES[2],
-    *ONCE[::2],
-)  # of parts that have no color of their own
-# Of a comparison: name, color and mark where it was always faster, where rounds do not agree, and
-# where it was always slower
-ROUNDS = {
-    1: ("faster in every round", ATTENTION, "o"),
-    0: ("sometimes faster, sometimes slower", style.LINE, "D"),
-    -1: ("slower in every round", OTHER, "s"),
-}
+PASSES = {"forward pass": "#D9D9D9", "backward pass": "#949494", "AdamW": "#4D4D4D"}
+HIGH = 17  # squares in a column of days
+CHARACTER = 0.092  # inches of a bar that a character of its number needs
+FORMATS = {"float32": 23, "TF32": 10, "bfloat16": 7}  # bits of the fraction, after 1 + 8 others
 
 
-def draw_stacks(
-    rows: Mapping[str, Mapping[str, float]],
-    unit: str = "",
-    share: bool = False,
-    title: str | None = None,
-    ax: Axes | None = None,
-) -> Axes:
-    """Draw a bar a row, made of its parts laid end to end.
+def draw_days(days: int, parts: Mapping[str, float] | None = None) -> Picture:
+    """Draw a square for each day of a training, in the colors of what the time went to.
 
-    rows : {name of the row: {part: amount, 0 or more}}; the same parts in every row
-    unit : of the amounts, for the axis; share: every bar is 100 % long
-
-    A sum is that of the rounded terms, with one digit less. Where a piece is too short for its
-    number, all terms are at the end of the bar.
+    days : of one processor
+    parts: {part of a block: days at the processor's peak}; what is left stays white
     """
-    ax = style.new_axes(ax, 9, 1.3 + 0.48 * len(rows))
-    names, parts = list(rows), list(next(iter(rows.values())))
-    whole = {name: sum(amounts.values()) for name, amounts in rows.items()}
-    scale = {name: 100 / whole[name] if share else 1 for name in names}
-    longest = 100 if share else max(whole.values())
-    left, unlabeled = dict.fromkeys(names, 0.0), set[str]()
-    digits = 0 if share else 1 if longest >= 100 else 2
-    for i, part in enumerate(parts):
-        lengths = [rows[name][part] * scale[name] for name in names]
-        color = COLORS.get(part, SERIES[i % len(SERIES)])
-        hatch = style.HATCHES[(i + 2 * (i // len(SERIES))) % len(style.HATCHES)]
-        ax.barh(
-            names,
-            lengths,
-            0.72,
-            list(left.values()),
-            label=part,
-            color=color,
-            hatch=hatch,
-            edgecolor="white",
-        )
+    columns = math.ceil(days / HIGH)
+    fig, ax = style.new_figure(9, 4.5 if parts else 3.7)
+    counts = {part: round(number) for part, number in (parts or {}).items()}
+    kinds = [part for part, count in counts.items() for _ in range(count)]
+    for day in range(days):
+        color = COLORS[kinds[day]] if day < len(kinds) else "white"
+        corner = (day // HIGH + 0.08, day % HIGH + 0.08)
+        edge = style.LINE if color == "white" else color
+        ax.add_patch(square(corner, color, edge))
+    ax.set(xlim=(0, columns), ylim=(HIGH + 1.5, -2.6) if parts else (HIGH, 0), aspect="equal")
+    ax.set_axis_off()
+    left = days - len(kinds)
+    texts = counts | {"below its peak, or waiting": left} if parts else {}
+    label_days(ax, texts, columns)
+    if parts:
+        title = "Less than half of the time was arithmetic at the peak"
+        said = ", ".join(f"{part} {count}" for part, count in texts.items())
+        alt = f"{days} squares, a day each, in groups: {said}."
+    else:
+        title = f"{days} days of one TPU core"
+        alt = f"{days} white squares in {columns} columns, a day each."
+    ax.set_title(title, loc="left", fontsize=style.TEXT_SIZE + 1, color=style.TEXT)
+    return Picture(fig, "A square for each day that a processor needed for a training.", alt)
+
+
+def square(corner: tuple[float, float], color: str, edge: str) -> Rectangle:
+    """Make one day, a little smaller than its place."""
+    return Rectangle(corner, 0.84, 0.84, facecolor=color, edgecolor=edge, linewidth=0.8)
+
+
+def label_days(ax: Axes, counts: Mapping[str, int], columns: int) -> None:
+    """Write what each group of days is above it, or below it where it is narrow."""
+    start = 0
+    for part, count in counts.items():
+        middle = (start + count / 2) / HIGH
+        text = f"{part}\n{count} days"
+        if count > 2 * HIGH:
+            write(ax, middle, -1.3, text)
+        else:
+            place = min(middle, columns - 4)
+            write(ax, place, HIGH + 0.9, text.replace("\n", ": "))
+        start += count
+
+
+def draw_step(blocks: int = 8) -> Picture:
+    """Draw one training step from left to right: what each of three workers does."""
+    fig, ax = style.new_figure(9, 2.2)
+    forward, backward = float(blocks), 3.0 * blocks
+    wait, end = 0.3 * blocks, 3.7 * blocks  # until the last gradients have arrived
+    fill_cell(ax, (0, 2.1), (end, 0.8), style.MUTED)
+    write(ax, end / 2, 2.5, "read and decode the images of the next batch", color="black")
+    spans = {"forward pass": (0.0, forward), "backward pass": (forward, backward)}
+    for name, (left, right) in spans.items():
+        for x in np.arange(left, right - 1e-9, (right - left) / blocks):
+            fill_cell(ax, (x, 1.1), ((right - left) / blocks, 0.8), PASSES[name])
+        ground = {"facecolor": PASSES[name], "edgecolor": "none", "pad": 2}
+        write(ax, (left + right) / 2, 1.5, name, color="black", bbox=ground)
+    fill_cell(ax, (backward + wait, 1.1), (end - backward - wait, 0.8), PASSES["AdamW"])
+    write(ax, (backward + wait + end) / 2, 1.5, "AdamW", color="white")
+    bucket = (backward - forward) / 4  # the time after which a quarter of the gradients is there
+    for i in range(4):
+        width = 0.62 * bucket if i < 3 else wait
+        fill_cell(ax, (forward + (i + 1) * bucket, 0.1), (width, 0.8), style.MUTED)
+    write(ax, forward + bucket - 0.3, 0.5, "average the gradients", ha="right")
+    ax.set(ylim=(0, 3), xlim=(0, end))
+    style.style_axes(ax, "A step is as slow as the slowest of three workers", "time")
+    ax.set_yticks([2.5, 1.5, 0.5], ["data loader", "processor", "network"])
+    ax.set_xticks([])
+    ax.spines[:].set_visible(False)
+    ax.tick_params(length=0)
+    return Picture(
+        fig,
+        "One training step: the data loader, the processor and the network work side by side.",
+        "Three rows of boxes along time. The data loader prepares the next batch all the while; "
+        "the processor runs the forward pass, a backward pass twice as long, and AdamW; the "
+        "network averages gradients from the middle of the backward pass on.",
+    )
+
+
+def draw_measured_step(seconds: Mapping[str, float], at_peak: float) -> Picture:
+    """Draw how long the parts of a training step took, and what its products need at the peak.
+
+    seconds: {"forward pass", "backward pass", "AdamW"};  at_peak: seconds
+    """
+    fig, ax = style.new_figure(9, 2.1)
+    total, start = sum(seconds.values()), 0.0
+    for name, length in seconds.items():
+        ax.barh(["measured"], length, left=start, color=PASSES[name], edgecolor="white")
+        if length > 0.02 * total + CHARACTER / 7 * len(f"{name}, 000 ms") * total:
+            text = f"{name}, {1000 * length:.0f} ms"
+            style.write_on(ax, start + length / 2, 0, text, PASSES[name])
+        start += length
+    ax.barh(["at the peak"], at_peak, color="white", edgecolor=style.TEXT, hatch="//")
+    beside = {"va": "center", "fontsize": style.TEXT_SIZE - 1, "color": style.TEXT}
+    ax.text(at_peak + 0.01 * total, 1, f"its matrix products, {1000 * at_peak:.0f} ms", **beside)
+    ax.invert_yaxis()
+    ax.set_xlim(0, 1.02 * total)
+    ax.xaxis.set_major_formatter(lambda value, _: f"{1000 * value:g}")
+    title = f"This step reached {at_peak / total:.0%} of the peak"
+    style.style_axes(ax, title, "milliseconds")
+    told = ", ".join(f"{name} {1000 * length:.0f}" for name, length in seconds.items())
+    return Picture(
+        fig,
+        "The time of a training step by its parts, and of its products at the processor's peak.",
+        f"Milliseconds of a step as a bar: {told}. A bar below it, the matrix products at the "
+        f"peak of this processor, is {1000 * at_peak:.0f} long.",
+    )
+
+
+def draw_cost_shares(rows: Mapping[str, Mapping[str, float]]) -> Picture:
+    """Draw the shares of a block's arithmetic, a bar for each size of the image.
+
+    rows: {name of the bar: {part of a block: multiply-adds}}
+    """
+    shares = {
+        name: {part: 100 * amount / sum(parts.values()) for part, amount in parts.items()}
+        for name, parts in rows.items()
+    }
+    fig, ax = style.new_figure(9, 1.5 + 0.5 * len(rows))
+    stack_bars(ax, shares, 0)
+    style.style_axes(ax, None, "share of a block's multiply-adds, %").set_xlim(0, 100)
+    title_above_legend(ax, "Scores and mixing cost little, unless the image is large")
+    told = ", ".join(f"{row['scores, mixing']:.0f}% in {name}" for name, row in shares.items())
+    return Picture(
+        fig,
+        "The shares of three kinds of arithmetic in a block, for several sizes of the image.",
+        f"A bar for each size of the image. Scores and mixing have {told}.",
+    )
+
+
+def stack_bars(ax: Axes, rows: Mapping[str, Mapping[str, float]], digits: int) -> None:
+    """Draw a bar for each row, cut into its parts, each with its number where there is room.
+
+    rows: {name of the row: {part: amount}};  digits: behind the point
+    """
+    left, names = dict.fromkeys(rows, 0.0), list(rows)
+    longest = max(sum(parts.values()) for parts in rows.values())
+    for part in next(iter(rows.values())):
+        lengths = [rows[name][part] for name in names]
+        bars = {"color": COLORS[part], "edgecolor": "white", "label": part}
+        ax.barh(names, lengths, 0.72, list(left.values()), **bars)
         for y, (name, length) in enumerate(zip(names, lengths, strict=True)):
             text = f"{length:.{digits}f}"
-            if length > (0.008 + 0.0105 * len(text)) * longest:
-                style.write_on(ax, left[name] + length / 2, y, text, color)
-            else:
-                unlabeled.add(name)
+            if 6.5 * length / longest > CHARACTER * len(text) + 0.1:
+                style.write_on(ax, left[name] + length / 2, y, text, COLORS[part])
             left[name] += length
     ax.invert_yaxis()
-    ax.set_xlim(0, longest if share else write_sums(rows, ax, digits, unlabeled))
-    style.style_axes(ax, x="share of the whole, %" if share else unit)
-    ax.legend(
-        ncols=len(parts),
-        fontsize=style.TEXT_SIZE - 1,
-        frameon=False,
-        loc="lower left",
-        bbox_to_anchor=(-0.01, 0.98),
-    )
-    ax.set_title(title or "", loc="left", fontsize=style.TEXT_SIZE + 1, color=style.TEXT, pad=30)
-    return ax
+    place = {"loc": "lower left", "bbox_to_anchor": (-0.01, 0.98), "ncols": 4, "frameon": False}
+    ax.legend(fontsize=style.TEXT_SIZE, **place)
 
 
-def write_sums(
-    rows: Mapping[str, Mapping[str, float]], ax: Axes, digits: int, with_terms: Collection[str]
-) -> float:
-    """Write the sum of each row at the end of its bar, of some rows with its terms.
+def title_above_legend(ax: Axes, title: str) -> None:
+    """Write a title above the legend of `stack_bars`."""
+    ax.set_title(title, loc="left", fontsize=style.TEXT_SIZE + 1, color=style.TEXT, pad=32)
 
-    returns: where the longest text ends
+
+def draw_memory(need: Mapping[str, float], batch: int) -> Picture:
+    """Draw what is in memory during a training step, as areas on top of each other.
+
+    need : {"weights", "gradients", "optimizer", "activations"} in GiB
+    batch: images
     """
-    longest, ends = max(sum(amounts.values()) for amounts in rows.values()), []
-    for y, (name, amounts) in enumerate(rows.items()):
-        end, terms = sum(amounts.values()), [f"{amount:.{digits}f}" for amount in amounts.values()]
-        total = f"= {sum(map(float, terms)):.{digits - 1}f}"  # as a reader adds them up
-        text = f" {' + '.join(terms)} {total}" if name in with_terms else f" {total}"
-        ax.text(end, y, text, va="center", fontsize=style.TEXT_SIZE - 1)
-        ends.append(end + (0.01 + 0.0105 * len(text)) * longest)
-    return max(longest, *ends)
-
-
-def draw_growth(
-    x: Sequence[float],
-    lines: Mapping[str, Sequence[float]],
-    name: str,
-    unit: str = "",
-    title: str | None = None,
-    mark: float | None = None,
-    ax: Axes | None = None,
-) -> Axes:
-    """Draw how parts grow with something, both axes logarithmic, each line with its slope.
-
-    x         : the values of what grows;  lines: {part: amounts}
-    name, unit: of the axes;  mark: an x to be marked
-    """
-    ax = style.new_axes(ax, 6, 3.6)
-    for i, (part, amounts) in enumerate(lines.items()):
-        color = COLORS.get(part, SERIES[i % len(SERIES)])
-        ax.plot(
-            x,
-            amounts,
-            color=color,
-            linewidth=2.5,
-            linestyle=("-", "--", "-.", ":")[i % 4],
-            label=part,
-        )
-        slope = math.log(amounts[-1] / amounts[0]) / math.log(x[-1] / x[0])
-        aside = (8, -4) if i == 0 else (-8, 4)
-        options: dict[str, Any] = {"va": "top"} if i == 0 else {"va": "bottom", "ha": "right"}
-        options |= {
-            "textcoords": "offset points",
-            "fontsize": style.TEXT_SIZE - 1,
-            "color": style.TEXT,
-        }
-        at = len(x) // (
-            3 if i == 0 else 2
-        )  # below the first line and above the others, where lines that cross leave space
-        ax.annotate(f"slope {slope:.0f}", (x[at], amounts[at]), aside, **options)
-    if mark:
-        ax.axvline(mark, color=style.LINE, linewidth=1, linestyle=":")
-        beside: dict[str, Any] = {
-            "transform": ax.get_xaxis_transform(),
-            "ha": "right",
-            "va": "bottom",
-        }
-        ax.text(
-            0.93 * mark,
-            0.02,
-            f"equal at\n{mark:,}",
-            fontsize=style.TEXT_SIZE - 1,
-            color=style.TEXT,
-            **beside,
-        )
-    ax.set_xscale("log")
-    ax.set_yscale("log")
-    ticks = x[:: -(-len(x) // 4)]  # four at most
-    ax.set_xticks(ticks, [f"{value:,}" for value in ticks], minor=False)
-    ax.yaxis.set_major_formatter(lambda value, _: f"{value:,g}")
-    ax.minorticks_off()
-    return style.style_axes(ax, title, name, unit)
-
-
-def draw_ratios(
-    rows: Mapping[str, tuple[float, float, float]],
-    title: str | None = None,
-    x: str = "times as fast",
-    ax: Axes | None = None,
-) -> Axes:
-    """Draw a dot a row on a logarithmic axis with 1 in the middle, and its range over rounds.
-
-    rows: {name of the row: (ratio, lowest, highest)}, from the top; discs where every round was
-          faster, squares where every round was slower, gray diamonds where the rounds do not agree
-    """
-    ax = style.new_axes(ax, 9, 1.1 + 0.3 * len(rows))
-    for y, (ratio, lowest, highest) in enumerate(rows.values()):
-        _, color, marker = ROUNDS[(lowest > 1) - (highest < 1)]
-        ax.plot([lowest, highest], [y, y], color=color, linewidth=2)
-        ax.plot(ratio, y, marker, color=color, markersize=8)
-        text = f"{ratio:.2f}" if ratio < 10 else f"{ratio:.0f}"
-        at, aside, side = (lowest, -8, "right") if highest < 1 else (highest, 8, "left")
-        options = {"textcoords": "offset points", "va": "center", "ha": side, "color": style.TEXT}
-        ax.annotate(text, (at, y), (aside, 0), fontsize=style.TEXT_SIZE - 1, **options)
-    ax.axvline(1, color=style.TEXT, linewidth=1)
-    ax.set_xscale("log")
-    ax.margins(x=0.12)  # for the numbers beside the outermost ranges
-    low, high = ax.get_xlim()
-    choices = (
-        (0.5, 0.7, 1, 1.5, 2, 3)
-        if high < 10 * low
-        else (0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100, 300)
-    )
-    ticks = [tick for tick in choices if low < tick < high]
-    ax.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
-    ax.minorticks_off()
-    marks = [
-        Line2D([], [], ls="", color=color, marker=marker, label=name)
-        for name, color, marker in ROUNDS.values()
-    ]
-    ax.legend(handles=marks, fontsize=style.TEXT_SIZE - 1, frameon=False, loc="lower right")
-    ax.set_yticks(range(len(rows)), list(rows))
-    ax.invert_yaxis()
-    return style.style_axes(ax, title, x)
-
-
-def draw_training_step(
-    need: Mapping[str, float], blocks: int = 12, backward: float = 2, title: str | None = None
-) -> Figure:
-    """Draw one training step from left to right: what works at each moment, what is in memory.
-
-    need    : {"weights", "gradients", "optimizer", "activations"} in GiB
-    backward: times the forward pass; all to scale, but
-          for the optimizer's step, the loader and the network, whose length depends on the machine
-    """
-    fig, (lanes, memory) = style.new_figure(9, 5.4, nrows=2, sharex=True, height_ratios=(1, 1.25))
-    ends = {"forward": blocks, "backward": blocks * (1 + backward)}
-    wait = 0.3 * blocks  # for the last gradients
-    ends["step"] = ends["backward"] + wait + 0.4 * blocks
-    shades = {"forward": "#D9D9D9", "backward": "#A6A6A6", "step": "#D9D9D9"}
-    texts = {"forward": "forward pass", "backward": "backward pass, about twice as long"}
-    texts["step"] = "AdamW"
-    start = 0.0
-    for name, end in ends.items():
-        start += wait if name == "step" else 0
-        for left in np.arange(start, end - 1e-9, (end - start) / (1 if name == "step" else blocks)):
-            width = (end - start) / (1 if name == "step" else blocks)
-            fill_cell(lanes, (left, 1.1), (width, 0.8), shades[name])
-        ground = {"facecolor": shades[name], "edgecolor": "none", "pad": 2}
-        write(lanes, (start + end) / 2, 1.5, texts[name], color="black", bbox=ground)
-        start = end
-    fill_cell(lanes, (0, 2.1), (ends["step"], 0.8), style.MUTED)
-    write(
-        lanes, ends["step"] / 2, 2.5, "read and decode the images of the next batch", color="black"
-    )
-    bucket = blocks * backward / 4  # the time after which a quarter of the gradients is there
-    for i in range(4):
-        left = ends["forward"] + (i + 1) * bucket
-        width = 0.62 * bucket if i < 3 else wait
-        fill_cell(lanes, (left, 0.1), (width, 0.8), ONCE[1])
-    before = ends["forward"] + bucket - 0.4
-    write(lanes, before, 0.5, "all-reduce of the gradients", ha="right", color="black")
-    lanes.set(ylim=(0, 3), xlim=(0, ends["step"]))
-    style.style_axes(lanes, title)
-    lanes.set_yticks([2.5, 1.5, 0.5], ["data loader", "processor", "network"])
-    lanes.spines[:].set_visible(False)
-    lanes.tick_params(length=0, labelbottom=False)
-    draw_memory(need, ends, memory)
-    return fig
-
-
-def draw_memory(need: Mapping[str, float], ends: Mapping[str, float], ax: Axes) -> None:
-    """Draw what is in memory during a training step, as areas on top of each other."""
-    forward, backward, last = ends.values()
+    fig, ax = style.new_figure(9, 3.4)
+    forward, backward, last = 1.0, 3.0, 3.4
     x = [0, forward, backward, last]
     heights = {
         "weights": [need["weights"]] * 4,
@@ -279,106 +206,141 @@ def draw_memory(need: Mapping[str, float], ends: Mapping[str, float], ax: Axes) 
         "gradients": [0, 0, need["gradients"], need["gradients"]],
         "activations": [0, need["activations"], 0, 0],
     }
-    below, middles = (
-        np.zeros(4),
-        {"weights": last / 2, "optimizer": last / 2, "activations": forward},
-    )
-    middles["gradients"] = (backward + last) / 2
-    hatches = {"gradients": "//", "activations": ".."}  # as in draw_stacks
+    below = np.zeros(4)
+    places = {"weights": 1.7, "optimizer": 1.7, "gradients": 3.2, "activations": 1.05}
     for name, height in heights.items():
         top = below + height
-        ax.fill_between(
-            x,
-            below,
-            top,
-            facecolor=COLORS[name],
-            hatch=hatches.get(name),
-            edgecolor="white",
-            linewidth=0,
-        )
-        at = float(np.interp(middles[name], x, (below + top) / 2))
-        if name == "activations":
-            at = float(np.interp(middles[name], x, below + 0.4 * np.array(height)))
-        style.write_on(ax, middles[name], at, f"{name}, {need[name]:.2f} GiB", COLORS[name])
+        ax.fill_between(x, below, top, facecolor=COLORS[name], edgecolor="white", linewidth=1)
+        share = 0.3 if name == "activations" else 0.5
+        y = float(np.interp(places[name], x, below + share * np.array(height)))
+        text = name if name == "gradients" else f"{name}, {need[name]:.1f} GiB"
+        style.write_on(ax, places[name], y, text, COLORS[name])
         below = top
-    peak, arrow = float(below[1]), {"arrowstyle": "-|>", "color": style.TEXT}
-    aside = (forward + 1.5, peak)
-    ax.annotate(
-        f"peak, {peak:.1f} GiB",
-        (forward, peak),
-        aside,
-        va="center",
-        fontsize=style.TEXT_SIZE,
-        arrowprops=arrow,
+    peak = float(below[1])
+    write(ax, forward + 0.08, 1.02 * peak, f"peak: {peak:.1f} GiB", ha="left")
+    ends = {"forward pass": 0.5, "backward pass": 2.0, "AdamW": 3.2}
+    style.style_axes(ax, "Memory peaks between the two passes", None, "GiB")
+    ax.set(ylim=(0, 1.1 * peak), xlim=(0, last))
+    ax.set_xticks(list(ends.values()), list(ends))
+    for end in (forward, backward):
+        ax.axvline(end, color=style.TEXT, linestyle=":", linewidth=1)
+    ax.tick_params(axis="x", length=0)
+    return Picture(
+        fig,
+        "What is in memory during a training step: weights, optimizer, gradients, activations.",
+        f"Areas over time for {batch} images. Activations rise to {need['activations']:.1f} GiB in "
+        f"the forward pass and fall to 0 in the backward pass; the peak is {peak:.1f} GiB. Weights "
+        f"and optimizer, {need['weights'] + need['optimizer']:.1f} GiB together, stay.",
     )
-    ax.set_ylim(0, 1.08 * float(below[1]))
-    style.style_axes(
-        ax, None, "time (the length of a pass follows from its multiply-adds)", "memory, GiB"
-    )
-    ax.set_xticks([])
 
 
-def draw_roofline(
-    points: Mapping[str, tuple[float, float]],
-    bandwidth: float,
-    peak: float,
-    title: str | None = None,
-    ax: Axes | None = None,
-) -> Axes:
-    """Draw measured operations below the two limits of a machine, on logarithmic axes.
+def draw_checkpointing(blocks: int, inputs: float, inside: float) -> Picture:
+    """Draw the activations in memory during a step, kept and with blocks that are computed again.
 
-    points   : {name: (FLOPs for each byte, FLOPs per second)}
-    bandwidth: bytes per second;  peak: FLOPs per second
+    blocks: of the model;  inputs, inside: GiB of a block's input, and of all that it keeps
     """
-    ax, ridge = style.new_axes(ax, 9, 3.9), peak / bandwidth
-    low, high = (
-        min(x for x, _ in points.values()) / 2,
-        max(4 * ridge, 3 * max(x for x, _ in points.values())),
+    fig, axes = style.new_figure(9, 2.9, ncols=2, sharey=True, width_ratios=(3, 4))
+    style.title_figure(fig, "Checkpointing keeps the inputs, and pays with a forward pass")
+    kept = [(0.0, 0.0), (blocks, blocks * inside), (3 * blocks, 0.0)]
+    again = [(0.0, 0.0), (float(blocks), blocks * inputs)]
+    for block in range(blocks, 0, -1):  # backwards: compute one again, then go back through it
+        start = blocks + 3 * (blocks - block)
+        again += [(start + 1, block * inputs + inside), (start + 3, (block - 1) * inputs)]
+    peaks = []
+    for ax, points, title in zip(axes, (kept, again), ("keep all", "recompute"), strict=True):
+        x, y = zip(*points, strict=True)
+        ax.fill_between(x, y, facecolor=COLORS["activations"], linewidth=0)
+        peaks.append(max(y))
+        style.style_axes(ax, f"{title}: {max(y):.1f} GiB", "time", None)
+        ax.set(xlim=(0, x[-1]), xticks=[])
+        ax.axvline(blocks, color=style.TEXT, linestyle=":", linewidth=1)
+        name = {"fontsize": style.TEXT_SIZE - 1, "color": style.TEXT, "va": "top"}
+        ax.text(1.1 * blocks, 1.02 * peaks[0], "end of the forward pass", **name)
+    axes[0].set_ylabel("activations, GiB", fontsize=style.TEXT_SIZE, color=style.TEXT)
+    axes[0].set_ylim(0, 1.08 * peaks[0])
+    return Picture(
+        fig,
+        "The activations in memory during a step, all kept, and with checkpointing.",
+        f"Left: they rise to {peaks[0]:.1f} GiB and fall to 0. Right: they stay below "
+        f"{peaks[1]:.1f} GiB, with a tooth for each of {blocks} blocks in a longer backward pass.",
     )
-    ax.plot([low, ridge], [low * bandwidth / 1e9, peak / 1e9], color=style.TEXT, linewidth=2)
-    ax.plot([ridge, high], [peak / 1e9] * 2, color=style.TEXT, linewidth=2, linestyle="--")
-    ax.fill_betweenx(
-        [low * bandwidth / 1e9 / 3, 2.4 * peak / 1e9],
-        low,
-        ridge,
-        color=style.MUTED,
-        alpha=0.6,
-        linewidth=0,
+
+
+def draw_formats(number: float) -> Picture:
+    """Draw the bits of a number in three formats, and the number that each of them holds."""
+    (bits,) = struct.unpack(">I", struct.pack(">f", number))
+    fig, ax = new_canvas(6.2, "Shorter numbers have the same range, and fewer digits")
+    left, width, told = 2.6, 0.46, []
+    for text, first, length in (("sign", 0, 1), ("exponent", 1, 8), ("fraction", 9, 23)):
+        write(ax, left + width * (first + length / 2), 1.6, text)
+    for row, (name, digits) in enumerate(FORMATS.items()):
+        top, kept = 2.1 + 1.3 * row, 9 + digits
+        value = shorten(bits, digits)
+        pattern = f"{bits_of(value):032b}"[:kept]
+        for i, bit in enumerate(pattern):
+            ground = "white" if i > 8 else COLORS["optimizer"] if i else style.LINE
+            fill_cell(ax, (left + i * width, top), (width, 0.9), ground)
+            write(ax, left + (i + 0.5) * width, top + 0.45, bit, color="black")
+        frame(ax, (left, top, kept * width, 0.9), style.TEXT, 1)
+        write(ax, left - 0.2, top + 0.45, name, ha="right")
+        write(ax, left + 33 * width, top + 0.45, f"{value:.6g}", ha="left")
+        told.append(f"{name} {value:.6g}")
+    return Picture(
+        fig,
+        "The bits of a number in three formats: sign, exponent, fraction.",
+        f"Rows of zeros and ones, with 23, 10 and 7 bits of the fraction. {number:.6g} becomes: "
+        f"{', '.join(told)}.",
     )
-    for i, (name, (x, y)) in enumerate(points.items()):
-        ax.plot(x, y / 1e9, "os"[i < 1], color=OTHER if i < 1 else ATTENTION, markersize=9)
-        offset = (
-            {"xytext": (-4, -8), "va": "top"} if i < 1 else {"xytext": (9, -10)}
-        )  # the first may have a neighbor at its right
-        options = {
-            "textcoords": "offset points",
-            "fontsize": style.TEXT_SIZE - 1,
-            "color": style.TEXT,
-        }
-        ax.annotate(name, (x, y / 1e9), **offset, **options)
-    ax.set(
-        xscale="log",
-        yscale="log",
-        xlim=(low, high),
-        ylim=(low * bandwidth / 1e9 / 3, 2.4 * peak / 1e9),
-    )
-    limits = (
-        f"memory: {bandwidth / 1e9:.0f} GB per second",
-        f"arithmetic: {peak / 1e9:.0f} GFLOPs per second",
-    )
-    ax.text(low * 1.15, 1.3 * peak / 1e9, limits[0], fontsize=style.TEXT_SIZE, va="bottom")
-    ax.text(
-        high / 1.1, 1.3 * peak / 1e9, limits[1], fontsize=style.TEXT_SIZE, va="bottom", ha="right"
-    )
-    ticks = [t for t in (0.1, 0.3, 1, 3, 10, 30, 100, 300, 1000) if low <= t <= high]
-    ax.set_xticks(ticks, [f"{t:g}" for t in ticks])
-    ticks = [
-        t
-        for t in (0.1, 0.3, 1, 3, 10, 30, 100, 300, 1000, 3000, 10000)
-        if ax.get_ylim()[0] <= t <= ax.get_ylim()[1]
-    ]
-    ax.set_yticks(ticks, [f"{t:g}" for t in ticks])
-    ax.minorticks_off()
-    return style.style_axes(
-        ax, title, "arithmetic intensity (FLOPs for each byte moved)", "GFLOPs per second"
+
+
+def shorten(bits: int, digits: int) -> float:
+    """Round a float32, given as bits, to fewer bits of the fraction, halves to even.
+
+    >>> shorten(bits_of(3.14159274), 7), shorten(bits_of(-1.001), 7)
+    (3.140625, -1.0)
+    """
+    drop = 23 - digits
+    if drop:
+        half = (1 << (drop - 1)) - 1 + (bits >> drop & 1)
+        bits = (bits + half) >> drop << drop
+    (value,) = struct.unpack(">f", struct.pack(">I", bits))
+    return float(value)
+
+
+def bits_of(number: float) -> int:
+    """Return the 32 bits of a number in float32, as a whole number."""
+    (bits,) = struct.unpack(">I", struct.pack(">f", number))
+    return int(bits)
+
+
+def draw_budget(rows: Mapping[str, tuple[float, float, str]]) -> Picture:
+    """Draw how much of what there is a training needs, a bar for each resource.
+
+    rows: {resource: (what is needed, what there is, unit)}
+    """
+    fig, ax = style.new_figure(9, 1.3 + 0.5 * len(rows))
+    percent = {name: 100 * need / there for name, (need, there, _) in rows.items()}
+    limit = 1.75 * min(100.0, max(percent.values()))  # of the axis; longer bars end in an arrow
+    told = []
+    for y, (name, (need, there, unit)) in enumerate(rows.items()):
+        scarce = percent[name] > 100
+        length = min(percent[name], 0.72 * limit)
+        look: Any = {"color": OTHER if scarce else style.LINE, "edgecolor": "white"}
+        ax.barh(name, length, 0.7, hatch="//" if scarce else "", **look)
+        cut = " (cut off here)" if percent[name] > length else ""
+        text = f"{need:,.0f} of {there:,.0f} {unit}{cut}"
+        beside = {"va": "center", "fontsize": style.TEXT_SIZE - 1, "color": style.TEXT}
+        ax.text(length + 0.01 * limit, y, text, **beside)
+        told.append(f"{name} {percent[name]:.0f}%")
+    ax.axvline(100, color=style.TEXT, linewidth=1, linestyle=":")
+    ax.set_xlim(0, limit)
+    ax.set_xticks([0, 25, 50, 75, 100])
+    ax.invert_yaxis()
+    short_of = [name for name, share in percent.items() if share > 100]
+    title = f"Scarce: {', '.join(short_of)}" if short_of else "Nothing is scarce"
+    style.style_axes(ax, title, "share of what there is, %")
+    return Picture(
+        fig,
+        "How much of the memory, the processors, the storage and the network a training needs.",
+        f"A bar for each, as a share of what there is: {', '.join(told)}.",
     )

@@ -1,37 +1,101 @@
-"""Notebook 11: what each process holds while gradients are averaged or a model is sharded."""
+"""Notebook 11: a ring that adds up gradients, and what each process holds."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 
 from vit_helpers.plots import style
+from vit_helpers.plots.canvas import arrow, fill_cell, frame, new_canvas, write
 from vit_helpers.plots.encoder import ATTENTION
+from vit_helpers.plots.figure import Picture
+from vit_helpers.plots.scaling import stack_bars, title_above_legend
+
+PITCH = 1.75  # from one row of cells to the next, so that arrows have room between them
 
 
-def draw_holdings(frames: Mapping[str, Any], blocks: int, title: str | None = None) -> Any:
+def draw_ring(states: Sequence[Any], totals: Sequence[float]) -> Picture:
+    """Draw which pieces processes hold in each turn of a ring, and what they send next.
+
+    states: (processes, pieces) numbers, before the first turn and after each
+    totals: of each piece, so that complete sums can be colored
+    """
+    n = len(totals)
+    width = (22 - 2.3) / len(states)
+    fig, ax = new_canvas(3.6 + PITCH * n, "Each process sends one piece a turn, always downwards")
+    tables = [np.asarray(state) for state in states]
+    for turn, table in enumerate(tables):
+        left, top = 2.6 + turn * width, 2.9
+        kind = "start" if not turn else f"turn {turn}: {'add' if turn < n else 'replace'}"
+        write(ax, left + n / 2, 1.75, kind)
+        before = tables[turn - 1] if turn else table
+        for (row, piece), number in np.ndenumerate(table):
+            corner, done = (left + piece, top + PITCH * row), number == totals[piece]
+            ground = ATTENTION if done else "white"
+            fill_cell(ax, corner, (1, 1), ground)
+            look = {"color": style.ink_on(ground), "bbox": {"fc": ground, "ec": "none", "pad": 0}}
+            write(ax, corner[0] + 0.5, corner[1] + 0.5, f"{number:g}", **look)
+            frame(ax, (*corner, 1, 1), style.LINE, 0.8)
+        for row, piece in zip(*np.nonzero(table != before), strict=True):
+            ink = style.ink_on(ATTENTION if table[row, piece] == totals[piece] else "white")
+            frame(ax, (left + piece + 0.07, top + PITCH * row + 0.07, 0.86, 0.86), ink, 2.5)
+        if turn < len(tables) - 1:
+            for process in range(n):
+                x, y = left + (process - turn) % n + 0.5, top + PITCH * process + 1
+                arrow(ax, (x, y + 0.05), (x, y + PITCH - 1.05))
+                if process == n - 1:  # from the last to the first
+                    arrow(ax, (x, top - PITCH + 1.05), (x, top - 0.05))
+    for process in range(n):
+        write(ax, 2.4, 2.9 + PITCH * process + 0.5, f"process {process}", ha="right")
+    return Picture(
+        fig,
+        "The pieces that each process holds in every turn of a ring, with arrows for what is sent.",
+        f"{len(tables)} tables of {n} processes by {n} pieces, with arrows from row to row. After "
+        f"{n - 1} turns each process has one complete sum, in color, after {len(tables) - 1} all.",
+    )
+
+
+def draw_drift(distances: Mapping[str, Sequence[float]]) -> Picture:
+    """Draw how far the weights of two processes are apart after each step.
+
+    distances: {"averaged" or "not averaged": after each step}
+    """
+    fig, ax = style.new_figure(9, 2.7)
+    ends = []
+    for (name, apart), line in zip(distances.items(), ("-", "--"), strict=True):
+        steps = range(1, len(apart) + 1)
+        ax.plot(steps, apart, line, color=style.TEXT, linewidth=2.5)
+        text = {"va": "center", "fontsize": style.TEXT_SIZE, "color": style.TEXT}
+        ax.text(len(apart) + 0.3, apart[-1], name, **text)
+        ends.append(f"{name}: {apart[-1]:.1f}")
+    ax.set_xlim(0.5, 1.22 * len(apart))
+    ax.set_xticks(range(5, len(apart) + 1, 5))
+    title = "Without averaging, the processes drift apart"
+    style.style_axes(ax, title, "step", "distance of the weights")
+    return Picture(
+        fig,
+        "The distance between the weights of two processes after each step.",
+        f"Lines over {len(apart)} steps. Distances at the end: {'; '.join(ends)}.",
+    )
+
+
+def draw_holdings(frames: Mapping[str, Any], blocks: int) -> Picture:
     """Draw which parts of the weights each process holds, a panel for each moment.
 
     frames: {name: boolean (processes, blocks * parts)}; the parts of a block are neighbors
     """
     fig, axes = style.new_figure(9, 2.9, ncols=len(frames), sharey=True)
-    style.title_figure(fig, title)
+    style.title_figure(fig, "Sharded, a process holds a whole block only while it uses it")
     for ax, (name, held) in zip(axes, frames.items(), strict=True):
         processes, parts = held.shape
         for (row, column), there in np.ndenumerate(np.asarray(held)):
-            options = {
-                "facecolor": ATTENTION if there else "white",
-                "edgecolor": "white" if there else "#DDDDDD",
-            }
-            ax.add_patch(
-                Rectangle(
-                    (column * blocks / parts, row), blocks / parts, 1, linewidth=0.8, **options
-                )
-            )
+            width = blocks / parts
+            look = {"edgecolor": "white" if there else "#DDDDDD", "linewidth": 0.8}
+            color = ATTENTION if there else "white"
+            ax.add_patch(Rectangle((column * width, row), width, 1, facecolor=color, **look))
         for x in range(blocks + 1):
-            ax.axvline(x, color=style.TEXT, linewidth=1.5)
+            ax.axvline(x, color=style.TEXT, linewidth=1)
         ax.set(xlim=(0, blocks), ylim=(processes, 0))
         ax.set_xticks([x + 0.5 for x in range(blocks)], range(1, blocks + 1))
         ax.set_yticks([y + 0.5 for y in range(processes)], range(processes))
@@ -42,57 +106,33 @@ def draw_holdings(frames: Mapping[str, Any], blocks: int, title: str | None = No
         Patch(facecolor=ATTENTION, label="weights held"),
         Patch(facecolor="white", edgecolor="#AAAAAA", label="not held"),
     ]
-    fig.legend(
-        handles=key, loc="outside lower center", ncols=2, frameon=False, fontsize=style.TEXT_SIZE
+    place = {"loc": "outside lower center", "ncols": 2, "frameon": False}
+    fig.legend(handles=key, fontsize=style.TEXT_SIZE, **place)
+    return Picture(
+        fig,
+        "The weights that each process holds: all of them, its own part, and a block in use.",
+        f"{len(frames)} panels of {processes} processes by {blocks} blocks. {'; '.join(frames)}: "
+        "in the first, all is held everywhere, in the second a part of each block, in the third "
+        "also the whole of one block.",
     )
-    return axes
 
 
-def draw_ring(
-    states: Mapping[str, Any], totals: Sequence[float], title: str | None = None
-) -> Figure:
-    """Draw what each process holds after each turn of a ring all-reduce.
+def draw_sharded_memory(rows: Mapping[str, Mapping[str, float]]) -> Picture:
+    """Draw what a GPU needs for training, a bar for each number of GPUs.
 
-    Complete sums are colored, and what has changed since the state before is framed.
-
-    states: {name: (processes, pieces) numbers}; totals: the sum of each piece over all processes
+    rows: {name: {"weights", "gradients", "optimizer", "activations"} in GiB}
     """
-    fig, axes = style.new_figure(9, 3.1, ncols=len(states), sharey=True)
-    style.title_figure(fig, title)
-    before = next(iter(states.values()))
-    for ax, (name, state) in zip(axes, states.items(), strict=True):
-        processes, pieces = np.shape(state)
-        for (row, column), number in np.ndenumerate(np.asarray(state)):
-            color = ATTENTION if number == totals[column] else "white"
-            ax.add_patch(Rectangle((column, row), 1, 1, facecolor=color, edgecolor=style.LINE))
-            ink = style.ink_on(color)
-            ax.text(
-                column + 0.5,
-                row + 0.5,
-                f"{number:g}",
-                ha="center",
-                va="center",
-                fontsize=style.TEXT_SIZE,
-                color=ink,
-            )
-            if number != before[row][column]:
-                left, right, top, bottom = column + 0.09, column + 0.91, row + 0.1, row + 0.9
-                ax.plot(
-                    [left, right, right, left, left],
-                    [top, top, bottom, bottom, top],
-                    color=ink,
-                    linewidth=2,
-                )
-        before = state
-        ax.set(xlim=(0, pieces), ylim=(processes, 0))
-        ax.set_xticks([i + 0.5 for i in range(pieces)], range(pieces))
-        ax.set_yticks([i + 0.5 for i in range(processes)], range(processes))
-        style.style_axes(ax, name, "piece", "process" if ax is axes[0] else None)
-        ax.tick_params(length=0)
-        ax.spines[:].set_visible(False)
-    key = [Patch(facecolor=ATTENTION, label="complete sum")]
-    key += [Patch(facecolor="white", edgecolor=style.TEXT, linewidth=2, label="has just arrived")]
-    fig.legend(
-        handles=key, loc="outside lower center", ncols=2, frameon=False, fontsize=style.TEXT_SIZE
+    fig, ax = style.new_figure(9, 1.5 + 0.5 * len(rows))
+    stack_bars(ax, rows, 0)
+    totals = {name: sum(parts.values()) for name, parts in rows.items()}
+    for y, total in enumerate(totals.values()):
+        text = {"va": "center", "fontsize": style.TEXT_SIZE - 1, "color": style.TEXT}
+        ax.text(1.01 * total, y, f" {total:.0f} in all", **text)
+    style.style_axes(ax, None, "GiB on each GPU").set_xlim(0, 1.18 * max(totals.values()))
+    title_above_legend(ax, "Sharding divides all but the activations")
+    told = ", ".join(f"{name} {total:.0f}" for name, total in totals.items())
+    return Picture(
+        fig,
+        "What each GPU has to hold for a training that is sharded over several GPUs.",
+        f"Stacked bars, GiB on each GPU: {told}. The activations are the same in all of them.",
     )
-    return fig
