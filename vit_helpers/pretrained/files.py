@@ -102,7 +102,7 @@ def save_weights(
             f"the model's blocks are {', '.join(custom)}; "
             "only the paper's can be built again from its config"
         )
-    check_preprocess(model.config, preprocess)
+    check_sizes(model.config, preprocess)
     path = Path(path)
     state = {key: value.contiguous() for key, value in plain_state_dict(model).items()}
     with torch.device("meta"):
@@ -220,7 +220,7 @@ def build_model(config: ViTConfig, state: Mapping[str, Tensor], preprocess: Prep
         raise ValueError(f"the depth is {config.depth}, but there are weights of {depth} blocks")
     if config.num_tokens > MAX_TOKENS:
         raise ValueError(f"an image has {config.num_tokens:,} tokens (limit: {MAX_TOKENS:,})")
-    check_preprocess(config, preprocess)
+    check_sizes(config, preprocess)
     with torch.device("meta"):
         fill(ViT(config), {key: value.to("meta") for key, value in state.items()})
     model = ViT(config)
@@ -228,7 +228,7 @@ def build_model(config: ViTConfig, state: Mapping[str, Tensor], preprocess: Prep
     return model
 
 
-def check_preprocess(config: ViTConfig, preprocess: Preprocess) -> None:
+def check_sizes(config: ViTConfig, preprocess: Preprocess) -> None:
     """Raise ValueError if images are prepared in another size than the model's, or far larger.
 
     And TypeError if mean or std are not numbers.
