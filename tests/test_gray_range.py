@@ -122,6 +122,13 @@ def test_a_white_that_leaves_few_grays_is_refused_for_every_depth(tmp_path, kind
         load(f"folder:{tmp_path / 'x'}", image_size=16, split="exact")
 
 
+@pytest.mark.parametrize("kind", [np.uint16, np.int32, np.float32])
+def test_black_is_black_whatever_white_is(tmp_path, kind):
+    """It was asked about, with the answer "perhaps 0", which is refused"""
+    Image.fromarray(np.zeros((4, 4), kind)).save(tmp_path / "x.tif")
+    assert not np.array(open_picture(tmp_path / "x.tif")).any()
+
+
 def test_floats_and_16_bits_have_no_common_white(tmp_path):
     draw(tmp_path / "x", "16", 65535, count=3)
     draw(tmp_path / "x", "float", 1, count=3, ending="tif")

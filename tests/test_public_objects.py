@@ -156,6 +156,7 @@ MAKE = {
         *torch.rand(3, 1, 4, 4), [torch.rand(2, 5, 5)], torch.rand(5, 3), torch.rand(2)
     ),
     "Finding": lambda cls, _: cls("ok", "Python 3.11"),
+    "Ignored": lambda cls, _: cls(1, "any"),
     "Familiarity": lambda cls, _: cls(torch.rand(3, 4), torch.rand(4, 4), 2.5),
     "Reading": lambda cls, _: cls(
         torch.rand(1, 4, 4),

@@ -142,7 +142,8 @@ def test_weights_that_are_no_numbers_are_named(tmp_path, kind, value):
     if kind == "pth":
         torch.save(model.state_dict(), path := tmp_path / "w.pth")
     else:
-        save_weights(path := tmp_path / "w.safetensors", model, GREY, "abc")
+        prepare = Preprocess(8, (8, 8), "bilinear", (0.3,), (0.2,))
+        save_weights(path := tmp_path / "w.safetensors", model, prepare, "abc")
     with pytest.raises(ValueError, match=r"1 with infinity or NaN: norm\.bias"):
         load_pretrained(path)
 

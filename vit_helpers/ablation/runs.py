@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-from vit_helpers._files import hold
+from vit_helpers._files import hold, shown
 from vit_helpers._validate import check_choice, check_int
 from vit_helpers.ablation.factorial import designed
 from vit_helpers.ablation.rows import Row, append_row, frame, pack, read_runs
@@ -189,7 +189,7 @@ def fill_table(
         name, seed = row["change"], row["seed"]
         rows[name, seed] = row
         settings = left.pop((name, seed))
-        line = f"{number} of {len(runs)}: {name}, seed {seed}: "
+        line = f"{number} of {len(runs)}: {shown(name)}, seed {seed}: "
         line += f"accuracy {row['accuracy']:.4f}, {row['seconds']:.1f} s"
         if left and len(left) + 1 == len(jobs):  # the first of this call
             remaining = sum(map(work, left.values()))

@@ -3,7 +3,7 @@
 from argparse import Namespace
 from pathlib import Path
 
-from vit_helpers._files import expand_user
+from vit_helpers._files import expand_user, shown
 from vit_helpers.cli.outputs import check_figure, draw_counts, print_warnings, report_broken
 from vit_helpers.cli.predictions import count_confusions
 from vit_helpers.cli.scores import class_table
@@ -39,7 +39,7 @@ def run(args: Namespace) -> int:
         f"95% interval {total['low']:.3f} to {total['high']:.3f}"
     )
     if len(tested) <= CLASSES_SHOWN + 1:
-        print(tested.iloc[:-1].to_string(float_format="{:.3f}".format))
+        print(tested.iloc[:-1].rename(index=shown).to_string(float_format="{:.3f}".format))
     draw_counts(out, counts, names)
     print(f"confusion: {out}")
     return report_broken(broken, n + len(broken))

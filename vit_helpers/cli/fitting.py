@@ -49,11 +49,13 @@ def fit_run(
     """
     batches = shard_batches(batches)
     validation = shard_batches(evaluation_batches(data, "validation"))
+    # `train` chose model, loss and preprocessing itself
+    known = {"code", "weights"} if settings.weights else {"code"}
     callbacks = [
         checkpoint,
         EarlyStopping(settings.patience),
         HistoryFile(out / "history.csv"),
-        Report(),
+        Report(known=known),
     ]
     if not settings.keeps_weights:
         history = fit(

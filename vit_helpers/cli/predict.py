@@ -5,6 +5,7 @@ from pathlib import Path
 
 from PIL.Image import Image
 
+from vit_helpers._files import from_cell, shown
 from vit_helpers.cli.figures import draw_beside
 from vit_helpers.cli.outputs import (
     check_figure,
@@ -48,7 +49,8 @@ def run(args: Namespace) -> int:
         rows = table.to_dict("records")
         for unfamiliar, row in zip(readable.values(), rows, strict=True):
             hint = f"  ({FAR})" if unfamiliar else ""
-            print(f"{row['probability']:6.1%}  {row['class']}  {row['picture']}{hint}")
+            name, picture = (shown(from_cell(row[column])) for column in ("class", "picture"))
+            print(f"{row['probability']:6.1%}  {name}  {picture}{hint}")
     elif broken:
         raise ValueError(broken[files[0]])
     else:
@@ -81,7 +83,7 @@ def check_outputs(args: Namespace, files: list[Path]) -> Path:
 def predict_one(pretrained: Pretrained, picture: Image, top: int, figure: Path) -> None:
     """Print the most probable classes of an image, and draw its attention into a file."""
     for name, probability in pretrained.top(picture, top):
-        print(f"{probability:6.1%}  {name}")
+        print(f"{probability:6.1%}  {shown(name)}")
     framed, model = pretrained.preprocess.frame(picture), pretrained.model
     image = pretrained.preprocess.normalize(framed)
     weights = model.attention_weights(image[None])

@@ -8,7 +8,7 @@ import pandas as pd
 import torch
 from torch import Tensor, nn
 
-from vit_helpers._files import as_text, expand_user
+from vit_helpers._files import as_text, expand_user, shown, to_cell
 from vit_helpers.cli.fitting import evaluation_batches
 from vit_helpers.cli.scores import confusion
 from vit_helpers.cli.seen import leave_out_seen, notes_of, warn_of_data_set
@@ -104,13 +104,14 @@ def prediction_table(
 ) -> pd.DataFrame:
     """Make a table with a row for each file.
 
-    returns: columns picture, class and probability, and one "p(CLASS)" for each class
+    returns: columns picture, class and probability, and one "p(CLASS)" for each class. Texts that
+             a spreadsheet would compute have a ' before them, see `to_cell`
     """
     best = probabilities.max(dim=1)
     first = pd.DataFrame(
         {
-            "picture": [as_text(file) for file in files],
-            "class": [class_names[i] for i in best.indices.tolist()],
+            "picture": [to_cell(as_text(file)) for file in files],
+            "class": [to_cell(class_names[i]) for i in best.indices.tolist()],
             "probability": best.values.tolist(),
         }
     )
@@ -199,6 +200,6 @@ def check_classes(name: str, classes: Iterable[str], known: Sequence[str]) -> No
                 f"fine-tune it on your classes, or name their folders {known[0]} and so on"
             )
         raise ValueError(
-            f"{name} does not know the classes {', '.join(sorted(unknown))}; "
-            f"it knows {', '.join(known[:20])}"
+            f"{name} does not know the classes {', '.join(map(shown, sorted(unknown)))}; "
+            f"it knows {', '.join(map(shown, known[:20]))}"
         )

@@ -31,14 +31,14 @@ def notes_of(weights: str) -> dict[str, str]:
 
 def seen_notes(data: Any, settings: RunSettings) -> dict[str, str]:
     """Return the notes about what the model of a run has seen, also before it started."""
-    earlier = {OTHERS: NO_OTHERS, TRAINED_ON: settings.data}
+    earlier, digests = {OTHERS: NO_OTHERS, TRAINED_ON: settings.data}, b""
     if settings.weights:
         earlier = notes_of(settings.weights)
+        digests = decode_seen(earlier, settings.weights)
     own = getattr(data, "seen", None)  # of shards it is unknown
     is_complete = own is not None and earlier.get(OTHERS) == NO_OTHERS
-    digests = b"".join(sorted(own or ())) + b64decode(earlier.get(SEEN, ""))
     notes = {
-        SEEN: b64encode(digests).decode(),
+        SEEN: b64encode(b"".join(sorted(own or ())) + digests).decode(),
         OTHERS: NO_OTHERS if is_complete else "unknown",
     }
     source = SOURCES.get(settings.data)  # a path may have other images meanwhile
@@ -47,9 +47,21 @@ def seen_notes(data: Any, settings: RunSettings) -> dict[str, str]:
     return notes
 
 
-def seen_digests(notes: Mapping[str, str]) -> set[bytes]:
-    """Return the beginnings of the sha256s that notes contain."""
-    seen = b64decode(notes.get(SEEN, ""))
+def decode_seen(notes: Mapping[str, str], name: str) -> bytes:
+    """Return the beginnings of the sha256s that notes contain, one after another.
+
+    notes : of the weights with this name
+    raises: ValueError if the note is of another kind
+    """
+    try:
+        return b64decode(notes.get(SEEN, ""), validate=True)
+    except ValueError as error:
+        raise ValueError(f"{name} has another kind of note of seen images: {error}") from error
+
+
+def seen_digests(notes: Mapping[str, str], name: str) -> set[bytes]:
+    """Return the beginnings of the sha256s that notes contain, see `decode_seen`."""
+    seen = decode_seen(notes, name)
     return {seen[start : start + SHORT] for start in range(0, len(seen), SHORT)}
 
 
@@ -57,9 +69,9 @@ def leave_out_seen(files: Sequence[Path], notes: Mapping[str, str], name: str) -
     """Return the files whose content was not seen in training; warn if that is not certain.
 
     notes : of the weights with this name
-    raises: ValueError if there are none
+    raises: ValueError if there are none, or if the note of seen images is of another kind
     """
-    known = seen_digests(notes)
+    known = seen_digests(notes, name)
     digests = map_files(find_sha256, files, "comparing")
     new = [
         file
@@ -105,7 +117,7 @@ def warn_of_start(data: Any, settings: RunSettings) -> None:
     tested = getattr(data, "tested", None)
     if tested is None or notes.get(OTHERS) != NO_OTHERS:
         warn_of_data_set(settings.data, notes, settings.weights)
-    if both := len(seen_digests(notes) & (tested or set())):
+    if both := len(seen_digests(notes, settings.weights) & (tested or set())):
         warnings.warn(
             f"{both:,} of the {data.count('test'):,} test images are images that "
             f"{settings.weights} was trained or validated on: do not trust the test",

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from vit_helpers._files import WriteError
+from vit_helpers.cli import escape
 from vit_helpers.cli.fine_tuning import adapt, load_data_for, load_start, scale_lr
 from vit_helpers.cli.fitting import check_best, evaluation_batches, fit_run
 from vit_helpers.cli.outputs import (
@@ -88,7 +89,7 @@ def print_error(error: Exception) -> None:
     own = isinstance(error, BrokenShardError | OSError | ImportError | RuntimeError)
     if is_main_process() or own:
         where = "" if world_size() == 1 else f" in process {rank()}"
-        print(f"error{where}: {error}", file=sys.stderr)
+        print(f"error{where}: {escape(error)}", file=sys.stderr)
 
 
 def explain_settings() -> None:

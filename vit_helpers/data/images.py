@@ -4,7 +4,7 @@ import warnings
 from collections.abc import Sequence
 from io import BytesIO
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,8 @@ WHITE_OPTION = "white=N (a command: --white N)"
 BITS_PER_SAMPLE = 258  # a tag of TIFF
 SIXTEEN = ("PNG", "PPM")  # formats in which mode I means 16 bits
 MAX_GIB = 2  # of an image file
+MAX_PIXELS = 2**26  # of an image, as 8192 x 8192: a file of a few KB may claim billions
+CHUNK = 2**20  # gray values that are scaled at a time
 # where Pillow has been built with it
 AVIF = (".avif",) if "avif" in features.modules and features.check_module("avif") else ()
 IMAGE_ENDINGS = (  # of the formats of pictures that Pillow reads; of an animation the first frame
@@ -86,6 +88,10 @@ class _UnknownRangeError(ValueError):
     """The gray values of an image could mean more than one thing."""
 
 
+class _TooLargeError(ValueError):
+    """An image has too many pixels."""
+
+
 def decode(content: bytes, file: str | Path, white: float | None = None) -> Image.Image:
     """Decode the content of an image file as RGB.  May be called in threads.
 
@@ -94,10 +100,11 @@ def decode(content: bytes, file: str | Path, white: float | None = None) -> Imag
     """
     try:
         with Image.open(BytesIO(content)) as picture:
+            check_pixels(picture.size)
             mode, bits = gray_mode(picture), declared_bits(picture)
             ImageOps.exif_transpose(picture, in_place=True)
             return to_rgb(picture, mode, white, bits)
-    except _UnknownRangeError as error:
+    except (_UnknownRangeError, _TooLargeError) as error:
         raise ValueError(f"{shown(file)}: {error}") from error
     except Image.UnidentifiedImageError:
         message = "is damaged, or not an image: its format is unknown"
@@ -105,6 +112,15 @@ def decode(content: bytes, file: str | Path, white: float | None = None) -> Imag
     except Exception as error:  # PIL raises many kinds: OSError, SyntaxError, struct.error, ...
         reason = shown(" ".join(str(error).split())[:200]) or type(error).__name__
         raise ValueError(f"{shown(file)} is damaged, or not an image: {reason}") from error
+
+
+def check_pixels(size: tuple[int, int]) -> None:
+    """Raise `_TooLargeError` for an image of more than `MAX_PIXELS`.  size: (W, H)"""
+    width, height = size
+    if width * height > MAX_PIXELS:
+        raise _TooLargeError(
+            f"it has {width:,} x {height:,} pixels, more than {MAX_PIXELS:,}: make it smaller"
+        )
 
 
 def measure_grays(file: Path, content: bytes | None = None) -> GrayRange | None:
@@ -117,6 +133,7 @@ def measure_grays(file: Path, content: bytes | None = None) -> GrayRange | None:
         if content is None and not file.is_file():  # a pipe would be waited for
             return None
         with Image.open(file if content is None else BytesIO(content)) as picture:
+            check_pixels(picture.size)
             mode, bits = gray_mode(picture), declared_bits(picture)
             if mode is None:
                 return None
@@ -151,8 +168,11 @@ def check_white(white: float | None) -> None:
 
 
 def is_dark(high: float, white: float) -> bool:
-    """Say whether gray values up to `high` would become fewer than 16 of 256 grays."""
-    return high * 256 / white < LEVELS
+    """Say whether gray values up to `high` would become fewer than 16 of 256 grays.
+
+    Black alone does not: it is black whatever white is.
+    """
+    return 0 < high * 256 / white < LEVELS
 
 
 def choose_white(ranges: Sequence[GrayRange]) -> float:
@@ -217,17 +237,30 @@ def gray_to_rgb(
     picture: Image.Image, whites: tuple[int, ...], white: float | None, bits: int
 ) -> Image.Image:
     """Scale wide gray values to 0..255.  whites: values that white may have, in ascending order"""
-    values = scale_bits(np.asarray(picture).astype(np.float64), bits)
-    low, high = values.min(), values.max()
+    values = np.asarray(picture)
+    low, high = (scale_bits(float(value), bits) for value in (values.min(), values.max()))
     if white is None:
         white = choose_white([GrayRange(low, high, whites)])
     if not (low >= 0 and high <= white):  # as for NaN
         raise _UnknownRangeError(f"gray values from {low:g} to {high:g}, but white is {white:g}")
-    gray = (values / white * 255).round().astype(np.uint8)
+    gray = to_8_bits(values, white, bits)
     transparent = picture.info.get("transparency")
     if isinstance(transparent, int):  # the one value that is
         gray[values == transparent] = 255
     return Image.fromarray(gray).convert("RGB")
+
+
+def to_8_bits(values: NDArray[Any], white: float, bits: int) -> Pixels:
+    """Scale values from 0 to white to 0..255, a few at a time: in float64 all take much memory.
+
+    bits: that values of 16 bits really have
+    """
+    gray = np.empty(values.shape, np.uint8)
+    flat, numbers = gray.reshape(-1), values.reshape(-1)
+    for start in range(0, len(flat), CHUNK):
+        part = scale_bits(numbers[start : start + CHUNK].astype(np.float64), bits)
+        flat[start : start + CHUNK] = (part / white * 255).round()
+    return gray
 
 
 def square(picture: Image.Image, side: int) -> Pixels:

@@ -22,7 +22,7 @@ from PIL import Image
 from torch import Tensor
 
 from vit_helpers._files import as_text, new_folder
-from vit_helpers._validate import check_int
+from vit_helpers._validate import check_choice, check_int, to_2tuple
 from vit_helpers.data.folders import check_splits, draw_splits, find_images
 from vit_helpers.data.images import GrayRange, check_white
 from vit_helpers.data.reading import (
@@ -289,7 +289,8 @@ def write_index(
 def read_index(folder: str | Path) -> dict[str, Any]:
     """Read the index that `write_shards` wrote.
 
-    raises: FileNotFoundError if there is none, ValueError if it has changed since
+    raises: FileNotFoundError if there is none; ValueError if it has changed since, or is not what
+            `write_index` writes
     """
     path = Path(folder) / INDEX
     if not path.is_file():
@@ -305,7 +306,31 @@ def read_index(folder: str | Path) -> dict[str, Any]:
         raise ValueError(
             f"{path} is damaged, or was edited by hand: its sha256 is not the one it records"
         )
+    try:
+        check_index(index)
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
+        raise ValueError(f"{path} does not describe shards: {error!r}") from error
     return index
+
+
+def check_index(index: dict[str, Any]) -> None:
+    """Raise one of several kinds of errors if an index is not of the form that is written."""
+    sides, names = index["image_size"], index["class_names"]
+    to_2tuple(tuple(sides))
+    check_choice("number of channels", index["in_chans"], MODES)
+    if not (isinstance(index["name"], str) and all(isinstance(name, str) for name in names)):
+        raise ValueError("a name is not a text")
+    if len(index["class_counts"]) != len(names):
+        raise ValueError(f"{len(index['class_counts'])} counts of {len(names)} classes")
+    for values in (index["mean"], index["std"]):
+        if len(torch.tensor(values, dtype=torch.float32)) != index["in_chans"]:
+            raise ValueError(f"{values} are not numbers for {index['in_chans']} channels")
+    check_std("the index", tuple(index["std"]))
+    for split in SPLITS:
+        for entry in index["parts"][split]:
+            check_int("images", entry["images"]), check_int("bytes", entry["bytes"])
+            if Path(entry["file"]).name != entry["file"] or not isinstance(entry["sha256"], str):
+                raise ValueError(f"{entry['file']!r} is not a file of this folder")
 
 
 def find_damage(path: Path, entry: Entry, thorough: bool) -> str | None:
@@ -325,11 +350,13 @@ def find_damage(path: Path, entry: Entry, thorough: bool) -> str | None:
 
 def read_shard(path: Path, first: int, last: int) -> Iterator[Sample]:
     """Read samples first .. last - 1 of an intact shard."""
-    with tarfile.open(path) as tar:
+    with tarfile.open(path, "r:") as tar:  # no compressed one, which could be of any size
         samples = groupby(tar, key=lambda member: member.name.partition(".")[0])
         for key, members in islice(samples, first, last):
             files: dict[str, bytes] = {}
             for member in members:
+                if member.issparse():  # which may claim any number of zeros
+                    raise tarfile.ReadError(f"{member.name} is a sparse file")
                 file = tar.extractfile(member)
                 if file:
                     files[member.name.partition(".")[2]] = file.read()
@@ -353,13 +380,12 @@ def decode_sample(
             f"its label is {label[:50]!r}, expected a number from 0 to {class_count - 1}"
         )
     try:
-        with Image.open(io.BytesIO(sample.files["png"])) as picture:
-            pixels, mode = np.array(picture), picture.mode
+        with Image.open(io.BytesIO(sample.files["png"]), formats=["png"]) as picture:
+            mode, size = picture.mode, (len(picture.getbands()), picture.height, picture.width)
+            # others are not decoded, as they may have any number of pixels
+            pixels = np.array(picture) if size == shape else np.empty(0)
     except Exception as error:  # PIL raises many kinds: OSError, SyntaxError, struct.error, ...
         raise ValueError(f"its image cannot be decoded: {error}") from error
-    image = torch.from_numpy(np.atleast_3d(pixels)).permute(2, 0, 1)
-    if tuple(image.shape) != shape or mode != MODES[shape[0]]:
-        raise ValueError(
-            f"its image has the shape {tuple(image.shape)} and mode {mode}, the index says {shape}"
-        )
-    return int(label), image
+    if size != shape or mode != MODES[shape[0]]:
+        raise ValueError(f"its image has the shape {size} and mode {mode}, the index says {shape}")
+    return int(label), torch.from_numpy(np.atleast_3d(pixels)).permute(2, 0, 1)
