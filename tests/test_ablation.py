@@ -1,6 +1,7 @@
 """A table of changes: what runs, what is kept, what is said of settings that nobody knows."""
 
 import csv
+import json
 import math
 import pickle
 import subprocess
@@ -163,6 +164,13 @@ def test_results_that_are_not_there_are_named():
         match=r"unknown results 'grades', known: .*growth, .*hyperparameters, .*localization",
     ):
         read_results("grades")
+
+
+def test_a_row_says_all_settings_and_not_those_alone_that_differ_from_defaults(tmp_path):
+    """Where a default changes later, its rows would be taken for others"""
+    runs = run_table(Table(seeds=1, baseline=SMALL.baseline), tmp_path / "rows.csv", lambda _: None)
+    settings = json.loads(runs["settings"].iloc[0])
+    assert settings.keys() == RunSettings().to_dict().keys() - {"seed"} | SMALL.baseline.keys()
 
 
 def test_other_settings_or_another_file_are_not_mixed_in(tmp_path):

@@ -55,7 +55,8 @@ def test_the_limit_leaves_out_the_share_asked_for_and_what_is_far(known):
 def test_the_note_in_a_file_gives_the_same_distances(known, tmp_path):
     features, labels = known
     familiarity = Familiarity.from_features(features, labels, features)
-    model = ViT(ViTConfig.from_name("mini/4", image_size=8, num_classes=3))
+    shape = {"embed_dim": 4, "num_heads": 1}  # as wide as the features
+    model = ViT(ViTConfig.from_name("mini/4", image_size=8, num_classes=3, **shape))
     preprocess = Preprocess(8, (8, 8), "bicubic", (0.5,) * 3, (0.5,) * 3)
     save_weights(
         tmp_path / "with.safetensors", model, preprocess, "abc", {NOTE: familiarity.to_note()}

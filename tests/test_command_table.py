@@ -69,8 +69,12 @@ TABLE = [  # words, exit status, what is printed: to stdout of 0, to stderr of o
     (["train", "--resume", "old", "--data", "folder:foreign"], WRONG,
      "the data have changed .*classes blue, red -> cat, dog"),
     ([*RUN, "--data", "photos"], WRONG, r"unknown data 'photos', .*; did you mean folder:photos\?"),
+    ([*RUN, "--data", "photos", "--split", "exact"], WRONG,
+     r"unknown data 'photos', .*; did you mean folder:photos\?"),
+    ([*RUN, "--data", "digits", "--white", "255"], WRONG, "options for folder:PATH"),
+    ([*RUN, "--white", "0"], USAGE, "must be above 0, got 0"),
     ([*RUN, "--data", "folder:iphone", "--image-size", "16"], OK,
-     r"note: left out in iphone/blue: 2 with the ending \.heic, which is not read; convert them"),
+     r"note: left out in iphone, because such files are not read: 2 \.heic; convert images among"),
     (["train", "--resume", "old", "--augment", "none"], WRONG,
      "these differ: augment crop -> none"),
     # predict

@@ -297,7 +297,8 @@ def test_any_mode_and_size_is_read_as_the_middle_of_an_rgb_square(tmp_path):
         picture(path / "b" / f"{mode}.{'jpg' if mode == 'CMYK' else 'png'}", white, (12, 12), mode)
     picture(path / "c" / "black.png", (0, 0, 0))
     names, found = find_images(path)
-    data, _, _ = make_splits(*read_pixels(found, 10))
+    reading, pixels = read_pixels(found, 10)
+    data, _, _ = make_splits(reading.files, pixels)
     every, labels = data.images, data.labels
     assert names == ("a", "b", "c") and len(labels) == 8
     red = torch.tensor([1.0, 0, 0]).view(3, 1, 1).expand(3, 10, 10)
@@ -378,7 +379,7 @@ def test_folders_shards_and_predict_read_a_ramp_of_every_mode(tmp_path, kind, mo
     ("values", "white"),
     [
         ((0, 1, 255), 255),
-        ((0, 1, 256), 65535),
+        ((0, 1, 4096), 65535),
         ((0, 300, 65535), 65535),
         ((0, 2**30, 2**31 - 1), 2**31 - 1),
         ((0.0, 0.5, 1.0), 1),
@@ -399,16 +400,14 @@ def test_the_range_of_wide_numbers_is_the_smallest_usual_one(values, white):
 def test_a_range_that_cannot_be_known_is_refused(tmp_path, values):
     array = np.array([values], dtype=np.float32 if isinstance(values[0], float) else np.int32)
     Image.fromarray(array).save(tmp_path / "x.tif")
-    with pytest.raises(
-        ValueError, match=r"x\.tif: gray values .* save the image with 8 or 16 bits"
-    ):
+    with pytest.raises(ValueError, match=r"x\.tif: .*gray value.* say what white is"):
         open_picture(tmp_path / "x.tif")
 
 
 def test_16_bits_are_16_bits_in_a_dark_picture_too(tmp_path):
     for name in ("x.png", "x.pgm", "x.tif"):
         Image.fromarray(np.full((2, 2), 257, np.uint16)).save(tmp_path / name)
-        assert np.array(open_picture(tmp_path / name)).max() == 1
+        assert np.array(open_picture(tmp_path / name, white=65535)).max() == 1
 
 
 @pytest.mark.parametrize("mode", ["LA", "RGBA", "P"])
@@ -443,7 +442,8 @@ def test_a_photo_that_says_it_lies_on_its_side_is_turned(tmp_path):
         for i in range(4):
             Image.fromarray(array).save(tmp_path / "x" / name / f"{i}.jpg", exif=exif)
     _, found = find_images(tmp_path / "x")
-    train, _, _ = make_splits(*read_pixels(found, 20))
+    reading, pixels = read_pixels(found, 20)
+    train, _, _ = make_splits(reading.files, pixels)
     image = train.images[0]
     assert image[:, :, 12:].mean() > 0.9 and image[:, :, :8].mean() < 0.1
 
@@ -495,7 +495,7 @@ def gone(pets):
             ValueError,
             "needs at least two folders, one for each class, but it has only cat",
         ),
-        (no_images, ValueError, r"no images in dog of .*pets; image files end with \.jpg"),
+        (no_images, ValueError, r"no images in dog of .*pets, but 1 \.txt; image files end with"),
         (flat, ValueError, "needs at least two folders, one for each class, but it has none"),
         (
             two_pictures,

@@ -1,6 +1,7 @@
 """Symptoms are read from real runs that go wrong, and from histories made by hand."""
 
 import math
+import re
 from dataclasses import replace
 
 import pytest
@@ -9,8 +10,8 @@ from small_classifier import Classifier, batches, problem, silent
 from torch import nn
 
 from vit_helpers.data import Batches, Data, Split, load, subset
-from vit_helpers.training import Epoch, Score, fit, set_seed
-from vit_helpers.training.diagnosis import diagnose
+from vit_helpers.training import Epoch, Report, Score, fit, set_seed
+from vit_helpers.training.diagnosis import ADVICE, diagnose, known_of
 from vit_helpers.training.measurements import Evidence
 from vit_helpers.training.presets import RunSettings, make_network
 from vit_helpers.training.recipe import Recipe
@@ -139,7 +140,7 @@ LARGE = {
                 "val_majority_share": 1.0,
                 "val_images": 2,
             },
-            "healthy",
+            "unclear",
         ),
         # mixed labels: training looks worse than it is
         ({"accuracy": 0.62, "loss": 0.9}, "healthy"),
@@ -179,6 +180,126 @@ LARGE = {
 )
 def test_what_labels_and_chance_explain_has_no_name(changes, symptom):
     assert diagnose([GOOD | {"epoch": 8} | changes, GOOD | changes]).symptom == symptom
+
+
+# Curves of runs that were told the opposite of what they show (52 validation images)
+SMALL = {"val_images": 52, "images": 196, "batch_size": 32, "num_classes": 3}
+SMALL |= {"guess_loss": math.log(3), "val_largest_class": 0.4, "val_majority_share": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("accuracy", "validation", "losses", "symptom"),
+    [
+        (0.897, 0.692, (0.83, 0.83), "unclear"),  # ahead by 0.2, and not of a model too small
+        (0.92, 0.70, (0.83, 0.83), "unclear"),  # neither is it healthy
+        (0.70, 0.65, (0.83, 0.945), "unclear"),  # more epochs would not help
+        (0.70, 0.65, (0.83, 0.85), "underfitting"),
+        (0.897, 0.692, (0.80, 0.95), "overfitting"),
+        (0.93, 0.88, (0.5, 0.5), "healthy"),
+        (0.70, 0.88, (0.5, 0.5), "healthy"),  # augmented
+        (0.63, 0.54, (0.9, 0.9), "underfitting"),
+        (0.63, 0.54, (0.8, 0.9), "unclear"),
+    ],
+)
+def test_a_diagnosis_does_not_contradict_its_curves(accuracy, validation, losses, symptom):
+    row = SMALL | {"accuracy": accuracy, "val_accuracy": validation, "loss": 0.6}
+    rows = [row | {"epoch": n, "val_loss": loss} for n, loss in enumerate(losses, start=1)]
+    found = diagnose(rows)
+    assert found.symptom == symptom
+    if losses[1] > 1.1 * losses[0]:
+        assert "Try more epochs" not in found.advice
+    if accuracy - validation > 0.15:
+        assert "larger model" not in found.advice
+    if symptom == "unclear":
+        assert f"lowest in epoch 1 of 2 ({losses[0]:.2f}, now {losses[1]:.2f})" in found.advice
+        assert "52 images show the accuracy to within 0.1" in found.advice
+
+
+@pytest.mark.parametrize(
+    ("changes", "asked"),
+    [
+        ({"accuracy": 0.62, "val_accuracy": 0.52}, False),  # merely hard
+        ({"accuracy": 0.42, "val_accuracy": 0.40}, True),
+        ({"accuracy": 0.62, "val_accuracy": 0.38}, True),  # learned by heart, perhaps
+        ({"accuracy": 0.42, "val_accuracy": 0.52}, True),  # chance, perhaps
+        ({"accuracy": 0.62, "val_accuracy": 0.52, "val_images": 0, "loss": 1.1}, True),
+        ({"accuracy": 0.62, "val_accuracy": 0.60, "loss": 1.095}, False),  # stuck, but learning
+        ({"accuracy": 0.42, "val_accuracy": 0.40, "loss": 1.095}, True),
+    ],
+)
+def test_labels_are_asked_about_only_where_no_accuracy_shows_that_they_are_right(changes, asked):
+    row = SMALL | {"val_loss": 1.05, "loss": 0.9} | changes
+    found = diagnose([row | {"epoch": 1}, row | {"epoch": 2}])
+    assert found.symptom in ("no better than guessing", "stuck at ln K")
+    assert ("labels belong" in found.advice) is asked
+
+
+def test_a_history_that_knows_its_images_but_no_batches_is_diagnosed():
+    row = GOOD | {"images": 100}
+    assert diagnose([row | {"epoch": 1}, row | {"epoch": 2}]).symptom == "healthy"
+
+
+@pytest.mark.parametrize(
+    ("losses", "symptom"),
+    [((1.098, 1.095), "stuck at ln K"), ((1.098, 0.9), "healthy"), ((0.9, 1.095), "healthy")],
+)
+def test_accurate_by_tiny_margins_is_stuck(losses, symptom):
+    """A trained model with a new head and far too low a rate: (training, validation) loss"""
+    loss, validation = losses
+    row = SMALL | {"accuracy": 0.97, "val_accuracy": 0.96, "loss": loss, "val_loss": validation}
+    assert diagnose([row | {"epoch": 1}, row | {"epoch": 2}]).symptom == symptom
+
+
+QUESTIONS = {
+    "constant prediction": {"val_majority_share": 1.0, "val_accuracy": 0.4, "accuracy": 0.4},
+    "stuck at ln K": {"loss": 1.095, "accuracy": 0.4, "val_accuracy": 0.4},
+    "no better than guessing": {"accuracy": 0.42, "val_accuracy": 0.40},
+    "overfitting": {"accuracy": 0.99, "val_accuracy": 0.6},
+    "underfitting": {"accuracy": 0.7, "val_accuracy": 0.65},
+    "not finite": {"loss": math.nan, "accuracy": 0.4, "val_accuracy": 0.4},
+}
+OWN_CODE = re.compile("L2|normalized|preprocessed|softmax|warm-up|gradients|single batch")
+
+
+@pytest.mark.parametrize(("symptom", "changes"), QUESTIONS.items(), ids=QUESTIONS)
+def test_nothing_is_asked_that_is_known(symptom, changes):
+    row = SMALL | {"val_loss": 1.05, "loss": 0.9} | changes
+    history = [row | {"epoch": 1}, row | {"epoch": 2}]
+    full, short = diagnose(history), diagnose(history, known_of(Recipe()) | {"code", "weights"})
+    assert full.symptom == short.symptom == symptom
+    assert OWN_CODE.search(full.advice) and not OWN_CODE.search(short.advice)
+    assert "Fine-tuning" not in short.advice and len(short.advice) < len(full.advice)
+
+
+def test_what_a_recipe_tells_is_known():
+    assert known_of(Recipe()) == {"l2", "warm-up"}
+    coupled = {"optimizer": "adam_l2", "token_lr_mult": 1.0}
+    assert known_of(Recipe(warmup=0.0, **coupled)) == set()
+
+
+def test_every_piece_of_advice_is_a_question_or_has_no_period():
+    for entries in ADVICE.values():
+        names = {name for name, text in entries["advice"]}
+        assert names <= {"", "l2", "warm-up", "code", "weights", "labels", "risen"}
+        texts = [entries["seen"], *(text for _, text in entries["advice"])]
+        assert not any(text.endswith(".") for text in texts)
+
+
+def test_a_run_is_not_asked_for_its_own_recipe(capsys):
+    model = silenced(Classifier())
+    fit(model, batches(), batches(), Recipe(epochs=2, lr=1e-6), callbacks=[Report()])
+    told = capsys.readouterr().out
+    assert "AdamW" not in told and "warm-up" not in told and "normalized" in told
+    fit(model, batches(), batches(), Recipe(epochs=2), callbacks=[Report(known={"code"})])
+    assert not OWN_CODE.search(capsys.readouterr().out)
+
+
+def silenced(model):
+    """A model that predicts one class for all"""
+    for parameter in model.parameters():
+        nn.init.zeros_(parameter)
+    model.layers[-1].bias.data[0] = 5.0
+    return model.requires_grad_(False).requires_grad_()
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,11 @@ from vit_helpers.parity import largest_difference, perturb
 from vit_helpers.pretrained import Preprocess, load_pretrained, save_weights
 from vit_helpers.pretrained.sources import assemble
 
-pytestmark = pytest.mark.usefixtures("no_figures")
+pytestmark = [
+    pytest.mark.usefixtures("no_figures"),
+    pytest.mark.filterwarnings("ignore:.* has no description; assumed"),
+    pytest.mark.filterwarnings("ignore:the names of the 5 classes .* are unknown"),
+]
 CONFIG = ViTConfig(16, 8, 3, 5, 64, 2, 4)
 
 
@@ -164,7 +168,7 @@ def test_hidden_widths_are_not_rounded_down():
     assert len(state["blocks.0.mlp.fc1.bias"]) == 120
     assert (
         assemble(
-            state, 8, Preprocess(8, (8, 8), "bilinear", (0.5,), (0.5,)), ()
+            "a file", state, 8, Preprocess(8, (8, 8), "bilinear", (0.5,), (0.5,)), ()
         ).model.config.mlp_ratio
         * 88
         >= 120

@@ -6,6 +6,7 @@ import importlib
 import inspect
 import pickle
 import pkgutil
+from collections import Counter
 from functools import partial
 from pathlib import Path
 from types import MethodType
@@ -102,7 +103,7 @@ MAKE = {
     "Pretrained": lambda cls, _: cls(
         ViT(CONFIG), CLASSES["Preprocess"](8, (8, 8), "bilinear", (0.5,), (0.5,)), ("a", "b", "c")
     ),
-    "Preprocess": lambda cls, _: cls((9, 9), (8, 8), "bicubic", (0.1,), (0.2,)),
+    "Preprocess": lambda cls, _: cls((9, 9), (8, 8), "bicubic", (0.1,), (0.2,), 4095.0),
     "LoRA": lambda cls, _: cls(nn.Linear(4, 6), 2, 0.5),
     "MaskedAutoencoder": lambda cls, _: cls(ViT(CONFIG), dim=8, num_heads=2),
     "Split": lambda cls, _: cls(
@@ -110,6 +111,9 @@ MAKE = {
         torch.tensor([0, 1]),
         torch.tensor([[0, 0, 4, 4], [1, 2, 4, 4]]),
     ),
+    "Content": lambda cls, _: cls([Path("a.jpg")], Counter({".txt": 2}), [Path("b")], [Path("c")]),
+    "GrayRange": lambda cls, _: cls(0.0, 4095.0, (65535,), "a.png"),
+    "FilesRead": lambda cls, _: cls({"train": []}, [], 4095.0, 3),
     "ImageFile": lambda cls, _: cls(Path("a.jpg"), 5, 1, b"sha256"),
     "ImageCache": lambda cls, folder: cls(folder, 8),
     "Sample": lambda cls, _: cls("000017", {"cls": b"3"}, "train-00000.tar", "it is broken"),
@@ -152,6 +156,7 @@ MAKE = {
         *torch.rand(3, 1, 4, 4), [torch.rand(2, 5, 5)], torch.rand(5, 3), torch.rand(2)
     ),
     "Finding": lambda cls, _: cls("ok", "Python 3.11"),
+    "Ignored": lambda cls, _: cls(1, "any"),
     "Familiarity": lambda cls, _: cls(torch.rand(3, 4), torch.rand(4, 4), 2.5),
     "Reading": lambda cls, _: cls(
         torch.rand(1, 4, 4),

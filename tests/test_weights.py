@@ -142,7 +142,8 @@ def test_weights_that_are_no_numbers_are_named(tmp_path, kind, value):
     if kind == "pth":
         torch.save(model.state_dict(), path := tmp_path / "w.pth")
     else:
-        save_weights(path := tmp_path / "w.safetensors", model, GREY, "abc")
+        prepare = Preprocess(8, (8, 8), "bilinear", (0.3,), (0.2,))
+        save_weights(path := tmp_path / "w.safetensors", model, prepare, "abc")
     with pytest.raises(ValueError, match=r"1 with infinity or NaN: norm\.bias"):
         load_pretrained(path)
 
@@ -396,7 +397,8 @@ def test_huggingfaces_other_models_are_refused(tmp_path):
 def test_googles_file_by_its_path(tmp_path):
     path = tmp_path / "Ti_16.npz"
     np.savez(path, **google_arrays())
-    kept = load_pretrained(path)
+    with pytest.warns(UserWarning, match="assumed: mean 0.5, std 0.5, .* to 16 x 16, 3 heads"):
+        kept = load_pretrained(path)
     assert kept.model.config == ViTConfig(16, 4, 3, 5, 24, 2, 3)
     assert kept.class_names[4] == "class 4" and kept.preprocess.mean == (0.5, 0.5, 0.5)
     twin = timm.models.vision_transformer.VisionTransformer(

@@ -17,6 +17,9 @@ from torch import Tensor
 # bytes of the comment at the end of a zip file, which `torch.save` leaves empty
 SEAL = hashlib.sha256().digest_size
 
+# with what a cell begins that spreadsheets compute, and a text that looks like one of `to_cell`
+FORMULA = tuple("=+-@\t\r\n＝＋－＠'")
+
 
 class WriteError(OSError):
     """A file could not be written; the message says what is left."""
@@ -40,6 +43,20 @@ def shown(text: str | Path) -> str:
     a cat.jpg 'two\nlines.jpg'
     """
     return str(text) if str(text).isprintable() else repr(str(text))
+
+
+def to_cell(text: str) -> str:
+    """Return a text for a cell of a CSV file, which no spreadsheet then takes for a formula.
+
+    >>> to_cell("=1+1"), to_cell("a=b"), from_cell(to_cell("=1+1"))
+    ("'=1+1", 'a=b', '=1+1')
+    """
+    return f"'{text}" if text.startswith(FORMULA) else text
+
+
+def from_cell(cell: str) -> str:
+    """Return the text of which `to_cell` made a cell."""
+    return cell[1:] if cell.startswith("'") and cell[1:].startswith(FORMULA) else cell
 
 
 def expand_user(path: str | Path) -> Path:

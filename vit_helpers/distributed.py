@@ -17,9 +17,12 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.optim import Optimizer
+from torch.optim.swa_utils import AveragedModel
 
 T = TypeVar("T")
 Number = TypeVar("Number", int, float)
+# what calls a model as its `module`; a compiled one has it as `_orig_mod`
+MODULE_WRAPPERS = (nn.DataParallel, nn.parallel.DistributedDataParallel, AveragedModel)
 # in the messages of gloo, whose errors are RuntimeErrors, and of NCCL
 PEER_FAILURE = re.compile(r"\bgloo\b|\bNCCL\b|[Cc]onnection (closed|reset|refused)|Broken pipe")
 
@@ -259,16 +262,44 @@ def shard_like(value: Any, like: Any) -> Any:
     return distribute_tensor(whole, mesh, placements, src_data_rank=None)  # None: nothing is sent
 
 
+def unwrap(model: nn.Module) -> Any:
+    """Return the model inside `torch.compile`, DDP, `DataParallel` or averaged weights.
+
+    That is the model itself where there is no wrapper.
+    """
+    if isinstance(inner := getattr(model, "_orig_mod", None), nn.Module):  # compiled
+        return unwrap(inner)
+    return unwrap(model.module) if isinstance(model, MODULE_WRAPPERS) else model
+
+
+def plain_name(name: str) -> str:
+    """Return the name of a weight without what compiled modules, at any depth, add to it.
+
+    >>> plain_name("blocks.0._orig_mod.norm1.weight")
+    'blocks.0.norm1.weight'
+    """
+    return name.replace("_orig_mod.", "")
+
+
+def plain_state_dict(model: nn.Module) -> dict[str, Any]:
+    """Return the weights of a model by the names that they have without wrappers."""
+    return {plain_name(name): value for name, value in unwrap(model).state_dict().items()}
+
+
 def full_state_dict(model: nn.Module) -> dict[str, Tensor]:
-    """Return the whole weights of a model, sharded or not, by name, on the CPU."""
-    return {name: to_cpu(value) for name, value in model.state_dict().items()}
+    """Return the whole weights of a model, sharded or not, by `plain_state_dict`, on the CPU."""
+    return {name: to_cpu(value) for name, value in plain_state_dict(model).items()}
 
 
 def load_full_state_dict(model: nn.Module, state: Mapping[str, Tensor]) -> None:
-    """Load whole weights, which every process has, into a model, sharded or not."""
+    """Load whole weights, which every process has, into a model, sharded, wrapped or neither."""
+    model = unwrap(model)
     targets = model.state_dict()
-    parts = {name: shard_like(value, targets.get(name, value)) for name, value in state.items()}
-    model.load_state_dict(parts)
+    names = {plain_name(name): name for name in targets}
+    parts = {names.get(name := plain_name(key), name): value for key, value in state.items()}
+    model.load_state_dict(
+        {name: shard_like(value, targets.get(name, value)) for name, value in parts.items()}
+    )
 
 
 def full_optimizer_state_dict(optimizer: Optimizer) -> dict[str, Any]:

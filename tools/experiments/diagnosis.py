@@ -1,9 +1,11 @@
 """Plant faults in small training runs, and count how often `diagnose` names them, or others.
 
 Each run draws from its seed 2 to 10 of the digits, of which one makes up 1% to 50% of the images,
-how many images there are, label smoothing and mixing. A fault is planted where no class has more
-than 80% of the images, since otherwise a model that always predicts this class is nearly right. The
-rules of `diagnose` were made with smaller seeds.
+how many images there are (a third of the validation splits has only 20 to 60), label smoothing,
+mixing, and whether it starts from scratch or from a ViT that has learned digits from other images,
+of which it then tunes all weights or LoRA. A fault is planted where no class has more than 80% of
+the images, since otherwise a model that always predicts this class is nearly right. The rules of
+`diagnose` were made with smaller seeds.
 """
 
 import random
@@ -23,6 +25,7 @@ from tools import main
 from tools.experiments.measuring import add_out, store
 from vit_helpers.data import Batches, Split, load, subset
 from vit_helpers.data.augment import random_affine
+from vit_helpers.pretrained.finetune import add_lora, transfer_weights
 from vit_helpers.training import Recipe, fit, set_seed
 from vit_helpers.training.diagnosis import diagnose
 from vit_helpers.training.presets import MIX
@@ -34,8 +37,12 @@ NOTHING = (
     "stuck at ln K",
     "no better than guessing",
 )
+TUNING_LR = 1.2e-3  # what `train` gives a model of this width
 STEPS, BATCH, LARGEST = 120, 50, 0.8  # LARGEST: share of a class where a fault is planted
-FIRST = 13000  # seed of the stored results; the rules were changed after smaller ones
+FIRST = 14000  # seed of the results to store; the rules were changed after smaller ones
+OTHERS = 450  # images from which fine-tuned runs draw none: their ViT has learned from these
+STARTS = ("scratch", "scratch", "full", "lora")  # those of a plan, equally often
+SMALL = (20, 60)  # images of a small validation split
 
 
 @dataclass(frozen=True)
@@ -48,6 +55,7 @@ class Plan:
     validation_images: int
     label_smoothing: float
     mix: str
+    start: str
 
 
 @dataclass(frozen=True)
@@ -110,6 +118,7 @@ def other_places(scores: Tensor, labels: Tensor) -> Tensor:
     return F.cross_entropy(scores.flatten(0, 1), torch.rand(scores.shape[:2]).argsort(1).flatten())
 
 
+SCRATCH = {"start": "scratch"}
 HALF = partial(relabel, share=0.5)
 L2 = {"optimizer": "adam_l2", "weight_decay": 1.0, "token_lr_mult": 1.0, "schedule": "constant"}
 FAULTS = {
@@ -121,14 +130,18 @@ FAULTS = {
     "black images": Fault(NOTHING, pixels=0.0),
     "rate far too high": Fault(NOTHING, {"lr": 1.0, "optimizer": "adamw"}),
     "rate far too low": Fault(NOTHING, {"lr": 1e-6, "optimizer": "adamw"}),
-    "L2 inside Adam": Fault(NOTHING, L2),
+    # a trained model survives it for so many steps
+    "L2 inside Adam": Fault(NOTHING, L2, changes=SCRATCH),
     "no gradient": Fault(NOTHING, wrap=Detached),
-    "pairs of other images": Fault(("stuck at ln(batch size)",), loss=other_pairs),
+    "pairs of other images": Fault(("stuck at ln(batch size)",), loss=other_pairs, changes=SCRATCH),
     "places of other patches": Fault(
-        ("stuck at ln(patches)",), wrap=Places, loss=other_places, validated=False
+        ("stuck at ln(patches)",), wrap=Places, loss=other_places, validated=False, changes=SCRATCH
     ),
     "learned by heart": Fault(
-        ("overfitting",), split=HALF, changes={"images": 100, "mix": "none"}, augment=None
+        ("overfitting",),
+        split=HALF,
+        changes={"images": 100, "mix": "none", **SCRATCH},
+        augment=None,
     ),
     "half of the labels wrong": Fault(("underfitting",), split=HALF, both=True),
 }
@@ -142,8 +155,11 @@ def draw_plan(seed: int) -> Plan:
     rest = [draw.uniform(1, 3) for _ in digits[1:]]
     shares = (first, *((1 - first) * x / sum(rest) for x in rest))
     mix = draw.choice(["none", "none", "mixup", "cutmix"])
-    counts = draw.randint(300, 1000), draw.randint(60, 400)
-    return Plan(tuple(digits), shares, *counts, draw.choice([0.0, 0.1, 0.2]), mix)
+    images, validation = draw.randint(300, 1000), draw.randint(60, 400)
+    smoothing, start = draw.choice([0.0, 0.1, 0.2]), draw.choice(STARTS)
+    if draw.random() < 1 / 3:
+        validation = draw.randint(*SMALL)
+    return Plan(tuple(digits), shares, images, validation, smoothing, mix, start)
 
 
 @cache
@@ -165,19 +181,49 @@ def draw_split(source: Split, plan: Plan, count: int) -> Split:
     )
 
 
+def make_vit(num_classes: int) -> ViT:
+    """A ViT of one block for the digits"""
+    return ViT(
+        ViTConfig.from_name("mini/4", image_size=8, in_chans=1, num_classes=num_classes, depth=1)
+    )
+
+
+@cache
+def learned() -> ViT:
+    """A ViT that has learned the ten digits, from images that no fine-tuned run draws"""
+    set_seed(0)
+    model, fault = make_vit(10), FAULTS["none"]
+    images = subset(sources()[0], slice(OTHERS))
+    batches = Batches(images, BATCH, fault.prepare, True, fault.augment)
+    fit(model, batches, None, Recipe(epochs=30, optimizer="muon"), callbacks=[])
+    return model
+
+
+def start_model(start: str, num_classes: int) -> ViT:
+    """The model of a plan: untrained, or the one that has learned digits with a new head"""
+    if start == "scratch":
+        return make_vit(num_classes)
+    model = transfer_weights(learned(), num_classes=num_classes)
+    return add_lora(model, rank=4) if start == "lora" else model
+
+
 def train(name: str, seed: int) -> dict[str, object]:
     """Train with a fault, and diagnose the run."""
     fault = FAULTS[name]
     plan = replace(draw_plan(seed), **fault.changes)
+    tuned = plan.start != "scratch"
+    if tuned:
+        learned()  # before the seed, which it would change
     set_seed(seed)
-    images = fault.split(draw_split(sources()[0], plan, plan.images))
+    pool = subset(sources()[0], slice(OTHERS, None)) if tuned else sources()[0]
+    images = fault.split(draw_split(pool, plan, plan.images))
     K, epochs = len(plan.digits), round(STEPS / -(-len(images) // BATCH))
-    model = fault.wrap(
-        ViT(ViTConfig.from_name("mini/4", image_size=8, in_chans=1, num_classes=K, depth=1))
-    )
+    model = fault.wrap(start_model(plan.start, K))
     mix = None if fault.loss else MIX[plan.mix]
     mix = mix and partial(mix, num_classes=K)
     recipe = Recipe(epochs=epochs, label_smoothing=plan.label_smoothing, optimizer="muon")
+    if tuned:
+        recipe = replace(recipe, optimizer="adamw", lr=TUNING_LR, token_lr_mult=1.0)
     held_out = draw_split(sources()[1], plan, plan.validation_images)
     validation = (
         Batches(fault.split(held_out) if fault.both else held_out, 512, fault.prepare)
@@ -199,7 +245,7 @@ def train(name: str, seed: int) -> dict[str, object]:
         "largest": max(plan.shares),
         **drawn,
     }
-    row |= {name: last.to_row()[name] for name in ("loss", "accuracy", "val_accuracy")}
+    row |= {name: last.to_row()[name] for name in ("loss", "accuracy", "val_loss", "val_accuracy")}
     return row | {"symptom": symptom, "right": symptom in fault.symptoms}
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from vit_helpers._files import write_aside
+from vit_helpers._files import from_cell, to_cell, write_aside
 
 Row = dict[str, Any]
 Kinds = dict[str, Callable[[str], Any]]  # of the columns of a CSV file, each with its type
@@ -82,6 +82,7 @@ def read_runs(path: str | PathLike[str]) -> pd.DataFrame:
     for number, cells in enumerate(lines[1:], start=1):
         try:
             row = {name: WITH_TEST[name](cell) for name, cell in zip(columns, cells, strict=True)}
+            row["change"] = from_cell(row["change"])
             json.loads(row["settings"])
         except ValueError:
             raise ValueError(f"{path}: row {number} is damaged: {','.join(cells)}") from None
@@ -100,4 +101,4 @@ def append_row(row: Row, path: Path, test: bool) -> None:
     """Add a row to a CSV file, which is replaced as a whole: a crash leaves the old or the new."""
     rows = frame([*read_runs(path).to_dict("records"), row], test)
     with write_aside(path) as part:
-        rows.to_csv(part, index=False)
+        rows.assign(change=rows["change"].map(to_cell)).to_csv(part, index=False)

@@ -25,13 +25,14 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-from vit_helpers._files import hold
+from vit_helpers._files import hold, shown
 from vit_helpers._validate import check_choice, check_int
 from vit_helpers.ablation.factorial import designed
 from vit_helpers.ablation.rows import Row, append_row, frame, pack, read_runs
 from vit_helpers.data.splits import DataLike
 from vit_helpers.training import fit, predict, set_seed
 from vit_helpers.training.best import EarlyStopping
+from vit_helpers.training.checkpoints import describe_changes
 from vit_helpers.training.measurements import UNKNOWN
 from vit_helpers.training.presets import (
     RunSettings,
@@ -164,12 +165,10 @@ def kept_rows(runs: Runs, path: Path, test: bool = False) -> dict[tuple[str, int
         if (name, seed) not in stored:
             continue
         row = rows[name, seed] = stored[name, seed]
-        text = row["settings"]
-        if RunSettings.from_dict({**json.loads(text), "seed": seed}) != settings:
-            raise ValueError(
-                f"{path} holds {name}, seed {seed} with other settings: {text}, "
-                f"now {as_text(settings)}"
-            )
+        before = RunSettings.from_dict({**json.loads(row["settings"]), "seed": seed})
+        if before != settings:
+            changes = describe_changes(before.to_dict(), settings.to_dict())
+            raise ValueError(f"{path} holds {name}, seed {seed} with other settings: {changes}")
         if test and not row.get("test_right"):
             raise ValueError(
                 f"{path} holds {name}, seed {seed} without the test split: write into another file"
@@ -190,7 +189,7 @@ def fill_table(
         name, seed = row["change"], row["seed"]
         rows[name, seed] = row
         settings = left.pop((name, seed))
-        line = f"{number} of {len(runs)}: {name}, seed {seed}: "
+        line = f"{number} of {len(runs)}: {shown(name)}, seed {seed}: "
         line += f"accuracy {row['accuracy']:.4f}, {row['seconds']:.1f} s"
         if left and len(left) + 1 == len(jobs):  # the first of this call
             remaining = sum(map(work, left.values()))
@@ -282,10 +281,10 @@ def right_of(model: nn.Module, data: DataLike, split: str) -> Tensor:
 def as_text(settings: RunSettings) -> str:
     """Write all that decides a run except its seed as one line.
 
-    It has data, model, and what differs from the defaults.
+    Defaults are among them: those of another version may differ.
     """
-    changed = {name: value for name, value in settings.changed().items() if name != "seed"}
-    return json.dumps({"data": settings.data, **changed}, sort_keys=True)
+    kept = {name: value for name, value in settings.to_dict().items() if name != "seed"}
+    return json.dumps(kept, sort_keys=True)
 
 
 def multiply_adds(model: nn.Module, data: DataLike) -> int:

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from vit_helpers.cli.parser import COMMANDS, parse, positive_int
 
-__all__ = ["COMMANDS", "main", "positive_int", "run_safely"]
+__all__ = ["COMMANDS", "escape", "main", "positive_int", "run_safely"]
 
 T = TypeVar("T")
 
@@ -56,10 +56,19 @@ def run_safely(run: Callable[[T], int | None], args: T) -> int:
     except BrokenPipeError:
         return 141
     except (ValueError, OSError, ImportError, FloatingPointError) as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {escape(error)}", file=sys.stderr)
         return 1
     finally:
         drop_unread_output()
+
+
+def escape(text: object) -> str:
+    r"""Return a message with every character that a terminal obeys, but for new lines, escaped.
+
+    >>> print(escape("no \x1b[2K\r safe"))
+    no \x1b[2K\r safe
+    """
+    return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in str(text))
 
 
 def drop_unread_output() -> None:

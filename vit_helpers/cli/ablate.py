@@ -3,6 +3,7 @@
 from argparse import Namespace
 from functools import partial
 
+from vit_helpers._files import shown
 from vit_helpers.ablation import Table, compare, run_table, summarize
 from vit_helpers.cli.outputs import check_target
 from vit_helpers.scaling.timing import processor
@@ -30,5 +31,6 @@ def run(args: Namespace) -> int:
     lines = summarize(runs).rename_axis(None)
     if len(lines) > 1 and runs["right"].ne("").all():
         lines = lines.join(compare(runs).rename(columns=PAIRED)[list(PAIRED.values())])
+    lines = lines.rename(index=shown)
     print(f"\n{lines.to_string(formatters=FORMATS)}\n\nrows: {out}")
     return 0

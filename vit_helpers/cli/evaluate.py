@@ -3,7 +3,7 @@
 from argparse import Namespace
 from pathlib import Path
 
-from vit_helpers._files import expand_user
+from vit_helpers._files import expand_user, shown
 from vit_helpers.cli.outputs import check_figure, draw_counts, print_warnings, report_broken
 from vit_helpers.cli.predictions import count_confusions
 from vit_helpers.cli.scores import class_table
@@ -15,7 +15,8 @@ CLASSES_SHOWN = 30  # at most are printed one by one
 
 def run(args: Namespace) -> int:
     """Test the model, and print and draw the result; return the exit status."""
-    pretrained = load_pretrained(args.weights)
+    with print_warnings():
+        pretrained = load_pretrained(args.weights)
     names = pretrained.class_names
     if not names:
         raise ValueError(f"{args.weights} has no classification head, so it cannot predict classes")
@@ -25,7 +26,9 @@ def run(args: Namespace) -> int:
     out = check_figure(args.out or Path(f"{name}-confusion.png"), inputs=images)
     use_threads(pretrained.model, batch_size=64)
     with print_warnings():
-        counts, description, broken = count_confusions(args.weights, pretrained, args.data)
+        counts, description, broken = count_confusions(
+            args.weights, pretrained, args.data, args.white
+        )
     n = int(counts.sum())
     if n == 0:
         raise ValueError(f"none of the {len(broken)} images of {args.data} could be read")
@@ -36,7 +39,7 @@ def run(args: Namespace) -> int:
         f"95% interval {total['low']:.3f} to {total['high']:.3f}"
     )
     if len(tested) <= CLASSES_SHOWN + 1:
-        print(tested.iloc[:-1].to_string(float_format="{:.3f}".format))
+        print(tested.iloc[:-1].rename(index=shown).to_string(float_format="{:.3f}".format))
     draw_counts(out, counts, names)
     print(f"confusion: {out}")
     return report_broken(broken, n + len(broken))

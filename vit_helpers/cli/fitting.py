@@ -1,7 +1,6 @@
 """The training of a run: the weights of its best and last epoch are kept in its folder."""
 
 import math
-from base64 import b64decode, b64encode
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vit_helpers.data import Data
+from vit_helpers.cli.seen import seen_notes
 from vit_helpers.distributed import (
     broadcast,
     full_state_dict,
@@ -22,7 +21,7 @@ from vit_helpers.distributed import (
 from vit_helpers.pretrained.files import load_weights, read_notes, save_weights
 from vit_helpers.pretrained.finetune import add_lora, merge_lora
 from vit_helpers.pretrained.preprocess import Preprocess
-from vit_helpers.pretrained.sources import RUN_WEIGHTS, find_file
+from vit_helpers.pretrained.sources import RUN_WEIGHTS
 from vit_helpers.training import Epoch, Report, fit
 from vit_helpers.training.best import EarlyStopping, HistoryFile, KeepBest, best_epoch
 from vit_helpers.training.checkpoints import Checkpoint
@@ -50,11 +49,13 @@ def fit_run(
     """
     batches = shard_batches(batches)
     validation = shard_batches(evaluation_batches(data, "validation"))
+    # `train` chose model, loss and preprocessing itself
+    known = {"code", "weights"} if settings.weights else {"code"}
     callbacks = [
         checkpoint,
         EarlyStopping(settings.patience),
         HistoryFile(out / "history.csv"),
-        Report(),
+        Report(known=known),
     ]
     if not settings.keeps_weights:
         history = fit(
@@ -66,7 +67,7 @@ def fit_run(
         config=model.config,
         settings=settings,
         data=data,
-        seen=seen_images(data, settings),
+        seen=seen_notes(data, settings),
     )
     callbacks.insert(0, KeepBest(partial(save, out / RUN_WEIGHTS)))
     history = fit(model, batches, validation, settings.recipe, device=device, callbacks=callbacks)
@@ -101,22 +102,23 @@ def save_run(
     config: ViTConfig,
     settings: RunSettings,
     data: Any,
-    seen: bytes | None,
+    seen: dict[str, str],
 ) -> None:
     """Save the weights of a run, with LoRA merged, for `load_pretrained`.
 
+    seen: `seen_notes`
     Notes in the file are for `check_best` and `count_confusions`.
     """
     model = make_like(config, settings)
     model.load_state_dict(weights)
-    preprocess = Preprocess(min(data.image_size), data.image_size, "bilinear", data.mean, data.std)
+    size, white = data.image_size, data.white
+    preprocess = Preprocess(min(size), size, "bilinear", data.mean, data.std, white)
     notes = {
         "epoch": str(epoch.number),
         "validation loss": validation_loss(epoch),
         "tta": "yes" if settings.tta else "no",
+        **seen,
     }
-    if seen is not None:
-        notes["seen"] = b64encode(seen).decode()
     save_weights(path, merge_lora(model), preprocess, data.class_names, notes)
 
 
@@ -127,18 +129,6 @@ def make_like(config: ViTConfig, settings: RunSettings) -> ViT:
         if settings.weights and settings.tune == "lora":
             add_lora(model, settings.rank)
     return model
-
-
-def seen_images(data: Any, settings: RunSettings) -> bytes | None:
-    """Return the beginnings of the sha256s of images that the model of a run has seen.
-
-    Those that the weights have seen from which it starts are among them. None: unknown
-    """
-    if not isinstance(data, Data):
-        return None
-    source = find_file(settings.weights) if settings.weights else Path()
-    earlier = read_notes(source).get("seen") if source.suffix == ".safetensors" else None
-    return b"".join(sorted(data.seen)) + b64decode(earlier or "")
 
 
 def validation_loss(epoch: Epoch) -> str:

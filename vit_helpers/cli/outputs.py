@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from vit_helpers._files import make_parent, shown, write_aside
 from vit_helpers._validate import check_choice
+from vit_helpers.cli import escape
 from vit_helpers.cli.figures import draw_test
 from vit_helpers.cli.scores import class_table, wilson_interval
 from vit_helpers.data.splits import SPLITS, DataLike
@@ -140,7 +141,7 @@ def print_warnings(aloud: bool = True) -> Iterator[None]:
         yield
     for warning in noticed:
         if aloud and warning.category is UserWarning:
-            print(f"note: {warning.message}")
+            print(f"note: {escape(warning.message)}")
 
 
 def describe(data: DataLike) -> str:
@@ -218,5 +219,5 @@ def report_broken(broken: Mapping[Path, str], total: int) -> int:
         return 0
     print(f"error: {len(broken)} of {total} images could not be read:", file=sys.stderr)
     for reason in list(broken.values())[:10]:
-        print(f"  {reason}", file=sys.stderr)
+        print(f"  {escape(reason)}", file=sys.stderr)
     return 1

@@ -15,6 +15,14 @@ def positive_int(text: str) -> int:
     return value
 
 
+def positive_number(text: str) -> float:
+    """Read an option that is a number above 0."""
+    value = float(text)
+    if not value > 0:
+        raise ArgumentTypeError(f"must be above 0, got {text}")
+    return value
+
+
 def parse(words: Sequence[str]) -> Namespace:
     """Read the words after `python -m vit_helpers`; raise SystemExit for --help and for errors."""
     parser = ArgumentParser(
@@ -73,6 +81,11 @@ TRAIN_SETTINGS: dict[str, tuple[Callable[[str], Any], str]] = {
         str,
         "start from a trained model: a name, a file, or the folder of a run "
         "(default: from scratch)",
+    ),
+    "white": (
+        positive_number,
+        "value of white in a folder's gray images of more than 8 bits, as 4095 for 12 bits "
+        "(default: found from all images, or asked for)",
     ),
     "rank": (positive_int, "rank of the LoRA updates, with --tune lora (default: 8)"),
 }
@@ -179,6 +192,16 @@ def add_folder_options(parser: ArgumentParser) -> None:
     )
 
 
+def add_white(parser: ArgumentParser) -> None:
+    """Add the option about gray images of more than 8 bits."""
+    parser.add_argument(
+        "--white",
+        type=positive_number,
+        help="value of white in gray images of more than 8 bits, as 4095 for 12 bits (default: "
+        "that of the training images; if it is unknown, found from all images, or asked for)",
+    )
+
+
 def add_predict(parser: ArgumentParser) -> None:
     """Classify images with a trained model, and draw what it attends to.
 
@@ -212,6 +235,7 @@ def add_predict(parser: ArgumentParser) -> None:
         default=5,
         help="classes to print for a single image (default: 5)",
     )
+    add_white(parser)
     add("--out", type=Path, help="figure for a single image (default: NAME-attention.png)")
     add(
         "--csv",
@@ -224,7 +248,9 @@ def add_evaluate(parser: ArgumentParser) -> None:
     """Test a trained model on other images, and show which classes it confuses.
 
     For folder:PATH with a folder for each class, all images are used except those that the run was
-    trained or validated on, which are recognized by their content. For a folder that is divided
+    trained or validated on. They are recognized by the bytes of their files, so a copy that was
+    saved anew is not; and a note says where it is unknown what a model has seen. For a folder that
+    is divided
     into splits, and for other data sets, only the test split is used. The model must know all
     classes.
 
@@ -242,6 +268,7 @@ def add_evaluate(parser: ArgumentParser) -> None:
     add(
         "data", metavar="DATA", help="folder:PATH for images of your own, or the name of a data set"
     )
+    add_white(parser)
     add("--out", type=Path, help="file for the figure (default: NAME-confusion.png)")
 
 
@@ -313,6 +340,7 @@ def add_shards(parser: ArgumentParser) -> None:
         type=positive_int,
         help="side in pixels to which photos are resized (default: 64)",
     )
+    add_white(parser)
     add_folder_options(parser)
 
 

@@ -3,6 +3,9 @@
 from argparse import Namespace
 from pathlib import Path
 
+from PIL.Image import Image
+
+from vit_helpers._files import from_cell, shown
 from vit_helpers.cli.figures import draw_beside
 from vit_helpers.cli.outputs import (
     check_figure,
@@ -16,6 +19,7 @@ from vit_helpers.cli.predictions import (
     is_prediction_table,
     predict_files,
     prediction_table,
+    white_of,
 )
 from vit_helpers.cli.threads import use_threads
 from vit_helpers.data.images import open_picture
@@ -30,24 +34,27 @@ def run(args: Namespace) -> int:
     """Classify the images; return the exit status."""
     with print_warnings():
         files = find_pictures(args.pictures)
-    pretrained = load_pretrained(args.weights)
+        pretrained = load_pretrained(args.weights)
     names = pretrained.class_names
     if not names:
         raise ValueError(f"{args.weights} has no classification head, so it cannot predict classes")
     figure = check_outputs(args, files)
     use_threads(pretrained.model, len(files))
+    with print_warnings():
+        white = white_of(pretrained, files, args.white)
     familiarity = load_familiarity(args.weights)
-    probabilities, readable, broken = predict_files(pretrained, files, familiarity=familiarity)
+    probabilities, readable, broken = predict_files(pretrained, files, None, familiarity, white)
     table = prediction_table(readable, probabilities, names)
     if len(files) > 1:
         rows = table.to_dict("records")
         for unfamiliar, row in zip(readable.values(), rows, strict=True):
             hint = f"  ({FAR})" if unfamiliar else ""
-            print(f"{row['probability']:6.1%}  {row['class']}  {row['picture']}{hint}")
+            name, picture = (shown(from_cell(row[column])) for column in ("class", "picture"))
+            print(f"{row['probability']:6.1%}  {name}  {picture}{hint}")
     elif broken:
         raise ValueError(broken[files[0]])
     else:
-        predict_one(pretrained, files[0], args.top, figure)
+        predict_one(pretrained, open_picture(files[0], white), args.top, figure)
         if readable[files[0]]:
             advice = "don't rely on the probabilities"
             print(f"note: this image is {FAR} that the model knows: {advice}")
@@ -73,11 +80,10 @@ def check_outputs(args: Namespace, files: list[Path]) -> Path:
     return figure
 
 
-def predict_one(pretrained: Pretrained, file: Path, top: int, figure: Path) -> None:
+def predict_one(pretrained: Pretrained, picture: Image, top: int, figure: Path) -> None:
     """Print the most probable classes of an image, and draw its attention into a file."""
-    picture = open_picture(file)
     for name, probability in pretrained.top(picture, top):
-        print(f"{probability:6.1%}  {name}")
+        print(f"{probability:6.1%}  {shown(name)}")
     framed, model = pretrained.preprocess.frame(picture), pretrained.model
     image = pretrained.preprocess.normalize(framed)
     weights = model.attention_weights(image[None])

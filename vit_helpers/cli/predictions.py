@@ -1,7 +1,6 @@
 """Predictions of a model for image files and for data sets, in batches: folders may be large."""
 
 import warnings
-from base64 import b64decode
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -9,15 +8,24 @@ import pandas as pd
 import torch
 from torch import Tensor, nn
 
-from vit_helpers._files import as_text, expand_user
+from vit_helpers._files import as_text, expand_user, shown, to_cell
 from vit_helpers.cli.fitting import evaluation_batches
 from vit_helpers.cli.scores import confusion
-from vit_helpers.data.folders import find_files, find_parts, subfolders
-from vit_helpers.data.images import IMAGE_ENDINGS, open_picture
-from vit_helpers.data.reading import SHORT, find_sha256, map_files
+from vit_helpers.cli.seen import leave_out_seen, notes_of, warn_of_data_set
+from vit_helpers.data.folders import find_parts
+from vit_helpers.data.images import (
+    WHITE_OPTION,
+    GrayRange,
+    choose_white,
+    is_dark,
+    measure_grays,
+    open_picture,
+)
+from vit_helpers.data.listing import find_files, list_classes
+from vit_helpers.data.reading import map_files
 from vit_helpers.pretrained.calibration import Familiarity
-from vit_helpers.pretrained.files import Pretrained, read_notes
-from vit_helpers.pretrained.sources import find_file
+from vit_helpers.pretrained.descriptions import are_unknown
+from vit_helpers.pretrained.files import Pretrained
 from vit_helpers.training import FlipTTA, predict
 from vit_helpers.training.presets import RunSettings, load_data
 
@@ -28,12 +36,33 @@ def find_pictures(paths: Iterable[Path]) -> list[Path]:
     """List the files among these paths, and the image files in the folders, each of them once."""
     files: dict[Path, None] = {}
     for path in paths:
-        inside = find_files(path) if path.is_dir() else [path]
-        if not inside:
-            endings = ", ".join(IMAGE_ENDINGS)
-            raise ValueError(f"no images in {path}; image files end with {endings}")
-        files |= dict.fromkeys(inside)
+        files |= dict.fromkeys(find_files(path) if path.is_dir() else [path])
     return list(files)
+
+
+def white_of(pretrained: Pretrained, files: Sequence[Path], given: float | None) -> float | None:
+    """Return what white is in gray images of more than 8 bits: as given, or as in training.
+
+    Where that is unknown it is found from the images, all together; warns if they are so dark that
+    theirs may be another.
+    returns: None if there are none
+    raises : ValueError if it cannot be known
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # PIL's, about images that it can read all the same
+        results = list(map_files(measure_grays, files, "looking"))
+    ranges = [result for result in results if isinstance(result, GrayRange)]
+    white = given or pretrained.preprocess.white
+    if white is None:
+        return choose_white(ranges) if ranges else None
+    highest = max((grays.high for grays in ranges), default=white)
+    if given is None and is_dark(highest, white):
+        warnings.warn(
+            f"no gray value of these images is above {highest:g}, but white was {white:g} in "
+            f"training: if it is another here, give it with {WHITE_OPTION}",
+            stacklevel=2,
+        )
+    return white
 
 
 @torch.no_grad()
@@ -42,9 +71,11 @@ def predict_files(
     files: Sequence[Path],
     model: nn.Module | None = None,
     familiarity: Familiarity | None = None,
+    white: float | None = None,
 ) -> tuple[Tensor, dict[Path, bool], dict[Path, str]]:
     """Predict class probabilities of image files, by the model or another one around it.
 
+    white  : their value of white, see `white_of`
     returns: (n, K); the n files, each with whether it is unlike all that the model has learned
              from, as far as `familiarity` knows; and why other files could not be read
     """
@@ -54,7 +85,7 @@ def predict_files(
         images = {}
         for file in files[start : start + BATCH]:
             try:
-                images[file] = preprocess(open_picture(file))
+                images[file] = preprocess(open_picture(file, white))
             except (OSError, ValueError) as error:
                 broken[file] = str(error)
         if not images:
@@ -73,13 +104,14 @@ def prediction_table(
 ) -> pd.DataFrame:
     """Make a table with a row for each file.
 
-    returns: columns picture, class and probability, and one "p(CLASS)" for each class
+    returns: columns picture, class and probability, and one "p(CLASS)" for each class. Texts that
+             a spreadsheet would compute have a ' before them, see `to_cell`
     """
     best = probabilities.max(dim=1)
     first = pd.DataFrame(
         {
-            "picture": [as_text(file) for file in files],
-            "class": [class_names[i] for i in best.indices.tolist()],
+            "picture": [to_cell(as_text(file)) for file in files],
+            "class": [to_cell(class_names[i]) for i in best.indices.tolist()],
             "probability": best.values.tolist(),
         }
     )
@@ -93,31 +125,33 @@ def is_prediction_table(content: bytes) -> bool:
 
 
 def count_confusions(
-    name: str, pretrained: Pretrained, data: str
+    name: str, pretrained: Pretrained, data: str, white: float | None = None
 ) -> tuple[Tensor, str, dict[Path, str]]:
     """Test a model on a folder of images or a test split, with the augmentation of its run.
 
     Of a folder that has a test split, only that is used; and of no folder an image that the run was
     trained or validated on.
     name   : of the weights, as for `load_pretrained`
+    white  : of the images, if it is given
     returns: the confusion matrix (K, K) for the model's classes, which images were used, and what
              could not be read
     raises : ValueError for classes that the model does not know, naming them, and if no image is
              left
     """
-    file = find_file(name)
-    notes = read_notes(file) if file.suffix == ".safetensors" else {}
+    notes = notes_of(name)
     model = FlipTTA(pretrained.model) if notes.get("tta") == "yes" else pretrained.model
     kind, _, path = data.partition(":")
     folder = expand_user(path) if kind == "folder" else Path()
     if kind != "folder" or not folder.is_dir():
         counts = count_in_data_set(name, pretrained, model, data)
+        warn_of_data_set(data, notes, name)
         return counts, f"images of the test split of {data}", {}
     parts = find_parts(folder, "test")
     tested = parts["test" if "test" in parts else "train"]
     labels = label_files(name, pretrained.class_names, tested)
-    files = leave_out_seen(list(labels), notes.get("seen"), name)
-    probabilities, readable, broken = predict_files(pretrained, files, model)
+    files = leave_out_seen(list(labels), notes, name)
+    white = white_of(pretrained, files, white)
+    probabilities, readable, broken = predict_files(pretrained, files, model, white=white)
     truth = torch.tensor([labels[file] for file in readable], dtype=torch.long)
     counts = confusion(probabilities.argmax(1), truth, len(pretrained.class_names))
     description = "images of the test split of" if "test" in parts else "images of"
@@ -129,13 +163,9 @@ def label_files(name: str, class_names: Sequence[str], folder: Path) -> dict[Pat
 
     raises: ValueError for a class that the model of this name does not know
     """
-    classes = {as_text(path.name): path for path in subfolders(folder)}
+    classes = list_classes(folder)
     check_classes(name, classes, class_names)
-    labels = {}
-    for class_name, path in classes.items():
-        for file in find_pictures([path]):
-            labels[file] = class_names.index(class_name)
-    return labels
+    return {file: class_names.index(own) for own, files in classes.items() for file in files}
 
 
 def count_in_data_set(name: str, pretrained: Pretrained, model: nn.Module, data: str) -> Tensor:
@@ -161,44 +191,15 @@ def count_in_data_set(name: str, pretrained: Pretrained, model: nn.Module, data:
     return confusion(logits.argmax(1), number_of[labels], len(known))
 
 
-def leave_out_seen(files: list[Path], note: str | None, name: str) -> list[Path]:
-    """Return the files whose content was not seen in training.
-
-    note  : of `save_run` about these
-    raises: ValueError if there are none
-    """
-    if note is None:
-        warnings.warn(
-            f"it is unknown which images {name} was trained on: these may be among them",
-            stacklevel=2,
-        )
-        return files
-    seen = b64decode(note)
-    known = {seen[start : start + SHORT] for start in range(0, len(seen), SHORT)}
-    digests = map_files(find_sha256, files, "comparing")
-    new = [
-        file
-        for file, digest in zip(files, digests, strict=True)
-        if isinstance(digest, Exception) or digest[:SHORT] not in known
-    ]
-    if not new:
-        raise ValueError(
-            f"{name} was trained or validated on all of these {len(files):,} images: "
-            "test it on other images"
-        )
-    if left := len(files) - len(new):
-        warnings.warn(
-            f"{left:,} of {len(files):,} images are left out: "
-            f"{name} was trained or validated on them",
-            stacklevel=2,
-        )
-    return new
-
-
 def check_classes(name: str, classes: Iterable[str], known: Sequence[str]) -> None:
     """Raise ValueError if there are classes that the model of this name does not know."""
     if unknown := set(classes) - set(known):
+        if are_unknown(known):
+            raise ValueError(
+                f"{name} does not say what its {len(known):,} classes are: "
+                f"fine-tune it on your classes, or name their folders {known[0]} and so on"
+            )
         raise ValueError(
-            f"{name} does not know the classes {', '.join(sorted(unknown))}; "
-            f"it knows {', '.join(known[:20])}"
+            f"{name} does not know the classes {', '.join(map(shown, sorted(unknown)))}; "
+            f"it knows {', '.join(map(shown, known[:20]))}"
         )

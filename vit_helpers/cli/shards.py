@@ -24,11 +24,12 @@ def run(args: Namespace) -> None:
                 per_shard=args.per_shard,
                 split=args.split or "hash",
                 skip_broken=args.skip_broken,
+                white=args.white,
                 **options,
             )
-    elif args.split or args.skip_broken:
+    elif args.split or args.skip_broken or args.white:
         raise ValueError(
-            f"--split and --skip-broken are options for folder:PATH, not for {args.data}"
+            f"--split, --white and --skip-broken are options for folder:PATH, not for {args.data}"
         )
     else:
         write_shards(load_whole(args.data, options), args.folder, args.per_shard)

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from vit_helpers._files import WriteError
+from vit_helpers.cli import escape
 from vit_helpers.cli.fine_tuning import adapt, load_data_for, load_start, scale_lr
 from vit_helpers.cli.fitting import check_best, evaluation_batches, fit_run
 from vit_helpers.cli.outputs import (
@@ -35,6 +36,7 @@ from vit_helpers.cli.run_folder import (
     stop_cause,
 )
 from vit_helpers.cli.scores import score_classes
+from vit_helpers.cli.seen import warn_of_start
 from vit_helpers.cli.threads import use_threads
 from vit_helpers.data.shards import BrokenShardError
 from vit_helpers.data.splits import DataLike
@@ -87,7 +89,7 @@ def print_error(error: Exception) -> None:
     own = isinstance(error, BrokenShardError | OSError | ImportError | RuntimeError)
     if is_main_process() or own:
         where = "" if world_size() == 1 else f" in process {rank()}"
-        print(f"error{where}: {error}", file=sys.stderr)
+        print(f"error{where}: {escape(error)}", file=sys.stderr)
 
 
 def explain_settings() -> None:
@@ -145,13 +147,15 @@ def fit_and_test(args: Namespace, out: Path, kept: Path | None, device: str) -> 
         )
 
     set_seed(settings.seed)
-    start = load_start(settings) if settings.weights else None
+    with print_warnings(is_main_process()):
+        start = load_start(settings) if settings.weights else None
     reading: dict[str, Any] = {"skip_broken": True} if args.skip_broken else {}
     if settings.data.startswith("folder:") and not args.no_cache:
         reading["cache"] = True
     load = load_data if start is None else partial(load_data_for, start)
     with print_warnings(is_main_process()):
         data = load(settings, **reading)
+        warn_of_start(data, settings)
     batches = make_batches(data, settings)
     model = make_network(data, settings) if start is None else adapt(start, data, settings)
     if start is not None and kept is None and "lr" not in given:

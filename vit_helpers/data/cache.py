@@ -19,7 +19,7 @@ from vit_helpers.data.images import Pixels
 CACHE_BYTES = 2 * 2**30  # of all cached images together
 FREE_BYTES = 2**30  # that a cache leaves on the disk, for the results of runs
 ENTRY_BYTES = 36  # of the index for each image: its sha256 and crc32
-VERSION = 1  # of what is made of an image file
+VERSION = 2  # of what is made of an image file
 
 
 def data_folder() -> Path:
@@ -39,6 +39,7 @@ def cache_path(folder: Path, image_size: int) -> Path:
 class ImageCache:
     """The decoded images of a folder at one size, (3, S, S) each, by the sha256 of their files.
 
+    Images of more than 8 bits are not among them: theirs depends on the rest of the folder.
     A file that is damaged, or cannot be written, is an empty cache.
     """
 

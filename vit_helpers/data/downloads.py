@@ -80,9 +80,9 @@ def pizza_steak_sushi(image_size: int = 64) -> Data:
     root, source = data_folder(), SOURCES["pizza_steak_sushi"]
     archive = fetch(source["url"], root / "pizza_steak_sushi.zip", source["sha256"])
     class_names, listing = find_images(unpack(archive, root / "pizza_steak_sushi"))
-    files, pixels = read_pixels(listing, image_size)
-    warn_of_copies(files)
-    train, _, test = make_splits(files, pixels)
+    reading, pixels = read_pixels(listing, image_size)
+    warn_of_copies(reading.files)
+    train, _, test = make_splits(reading.files, pixels)
     return with_validation("pizza_steak_sushi", train, test, class_names, count=45)
 
 

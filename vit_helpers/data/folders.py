@@ -1,22 +1,27 @@
 """Your own images: a folder of classes, divided into splits by a hash of each image."""
 
-import os
 import warnings
-from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import NoReturn
 
 from vit_helpers._files import as_text, shown
 from vit_helpers._validate import check_choice, check_int
 from vit_helpers.data.cache import ImageCache
-from vit_helpers.data.images import IMAGE_ENDINGS
+from vit_helpers.data.images import check_white
+from vit_helpers.data.listing import (
+    has_images,
+    list_classes,
+    list_content,
+    subfolders,
+    warn_of_rest,
+)
 from vit_helpers.data.reading import (
     SHORT,
     Files,
     ImageFile,
     Listing,
+    check_grays,
     count_files,
     make_splits,
     read_pixels,
@@ -29,10 +34,6 @@ SPLIT_NAMES = {  # accepted names of a split's folder, in any case
     **dict.fromkeys(("test", "testing", "eval", "evaluation"), "test"),
 }
 HELD_OUT = 0.15  # fraction of the images for a split that has no folder
-OTHER_IMAGES = {  # endings that nothing here reads
-    *(".heic", ".heif", ".avif", ".jxl", ".svg"),
-    *(".dng", ".cr2", ".nef", ".arw"),
-}
 MAX_GIB = 4  # of pixels in memory
 EXACT = "split='exact' (train and shards: --split exact)"
 
@@ -44,6 +45,7 @@ def folder(
     skip_broken: bool = False,
     cache: bool = False,
     threads: int | None = None,
+    white: float | None = None,
 ) -> Data:
     """Load images of any size and mode, in a folder for each class, into memory, as bytes.
 
@@ -58,9 +60,11 @@ def folder(
     cache      : keep the pixels in the user's cache folder, 2 GiB at most, so that they are decoded
                  only once
     threads    : how many read at a time; by default one for each CPU, 8 at most
+    white      : the value of white in gray images of more than 8 bits, as 4095 for 12 bits; by
+                 default 65535 in 16 bits, and see `data.images.to_rgb` for more
     raises     : ValueError or FileNotFoundError, naming the folder or the files, if there are no
-                 images, fewer than two classes, broken files, a class that a split lacks, or if
-                 the folder can be read in two ways
+                 images, fewer than two classes, broken files, fewer than 16 gray values, a class
+                 that a split lacks, or if the folder can be read in two ways
 
     Exact copies of an image are drawn into the same split. A warning names copies in folders of
     different splits or classes.
@@ -69,14 +73,20 @@ def folder(
     check_choice("split", split, ("hash", "exact"))
     class_names, listing = find_images(path)
     check_memory(count_files(listing), check_int("image_size", image_size))
+    check_white(white)
     stored = ImageCache(path, image_size) if cache else None
-    files, pixels = read_pixels(listing, image_size, skip_broken, stored, threads)
-    files = draw_splits(files, listing.keys(), split)
+    reading, pixels = read_pixels(listing, image_size, skip_broken, stored, threads, white)
+    files = draw_splits(reading.files, listing.keys(), split)
     check_splits(class_names, files, split)
     train, validation, test = make_splits(files, pixels)
-    seen = frozenset(file.sha256[:SHORT] for file in files["train"] + files["validation"])
+    seen, tested = (
+        frozenset(file.sha256[:SHORT] for split in splits for file in files[split])
+        for splits in (("train", "validation"), ("test",))
+    )
     data = Data.from_splits(as_text(path.name), train, validation, test, class_names)
-    return replace(data, seen=seen)
+    if white is None:
+        check_grays(pixels)
+    return replace(data, seen=seen, tested=tested, white=reading.white)
 
 
 def check_memory(count: int, image_size: int) -> None:
@@ -135,6 +145,7 @@ def find_parts(path: Path, needed: str = "train") -> dict[str, Path]:
         raise two_ways(path, named, folders, f"move {others} elsewhere")
     if not {parts.get("train"), parts.get(needed)} & {*divided}:
         raise two_ways(path, named, named, f"add a folder named {needed} with the classes")
+    warn_of_rest(path, [list_content(folder) for folder in folders if folder not in named])
     return parts
 
 
@@ -165,76 +176,17 @@ def by_split(folders: Sequence[Path]) -> dict[str, Path]:
     return parts
 
 
-def subfolders(path: Path) -> list[Path]:
-    """List the folders in a folder that are not hidden, by name."""
-    return sorted(
-        entry for entry in path.iterdir() if entry.is_dir() and not entry.name.startswith(".")
-    )
-
-
-def is_image_name(name: str) -> bool:
-    """Say whether a file of this name is taken for an image, by its ending."""
-    return name.lower().endswith(IMAGE_ENDINGS) and not name.startswith(".")
-
-
-def has_images(path: Path) -> bool:
-    """Say whether there are image files in a folder, at any depth."""
-    return any(any(map(is_image_name, names)) for _, _, names in os.walk(path))
-
-
-def count_images(path: Path) -> int:
-    """Count the image files in a folder itself."""
-    return sum(is_image_name(entry.name) and not entry.is_dir() for entry in path.iterdir())
-
-
 def find_classes(path: Path) -> tuple[tuple[str, ...], list[tuple[Path, int]]]:
     """Find the classes of a folder, and all image files inside, sorted by class and path."""
     folders = subfolders(path)
     if len(folders) < 2:
-        present = f"only {folders[0].name}" if folders else "none"
+        present = f"only {shown(folders[0].name)}" if folders else "none"
         raise ValueError(
             f"{shown(path)} needs at least two folders, one for each class, but it has {present}"
         )
-    if stray := count_images(path):
-        warnings.warn(
-            f"{stray:,} images in {shown(path)} itself are in none of its classes and are left out",
-            stacklevel=2,
-        )
-    files = [find_files(folder) for folder in folders]
-    empty = [shown(folder.name) for folder, own in zip(folders, files, strict=True) if not own]
-    if empty:
-        raise ValueError(
-            f"no images in {', '.join(empty)} of {shown(path)}; "
-            f"image files end with {', '.join(IMAGE_ENDINGS)}"
-        )
-    labeled = [(file, label) for label, own in enumerate(files) for file in own]
-    return tuple(as_text(folder.name) for folder in folders), labeled
-
-
-def find_files(path: Path) -> list[Path]:
-    """Find all image files under a folder, sorted.
-
-    raises: ValueError if a folder inside cannot be read
-    """
-
-    def refuse(error: OSError) -> NoReturn:
-        raise ValueError(f"{shown(error.filename)} cannot be read: {error.strerror}") from error
-
-    files: list[Path] = []
-    unread = Counter[str]()
-    for root, folders, names in os.walk(path, onerror=refuse):
-        files += [Path(root, name) for name in names if is_image_name(name)]
-        endings = [Path(name).suffix.lower() for name in names if not name.startswith(".")]
-        unread.update(ending for ending in endings if ending in OTHER_IMAGES)
-        for name in filter(is_image_name, folders):
-            warnings.warn(f"{shown(Path(root, name))} is a folder, not an image", stacklevel=2)
-    for ending, count in unread.items():
-        warnings.warn(
-            f"left out in {shown(path)}: {count:,} with the ending {ending}, which is not read; "
-            "convert them to JPEG or PNG",
-            stacklevel=2,
-        )
-    return sorted(files)
+    classes = list_classes(path)
+    labeled = [(file, label) for label, own in enumerate(classes.values()) for file in own]
+    return tuple(classes), labeled
 
 
 def draw_splits(files: Files, present: Collection[str], how: str) -> Files:

@@ -1,39 +1,64 @@
 """One image file: read as RGB whatever its format, or refused with a message that names it."""
 
 import warnings
+from collections.abc import Sequence
 from io import BytesIO
 from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageOps
+from PIL import Image, ImageOps, features
 
 from vit_helpers._files import shown
 
 Pixels = NDArray[np.uint8]
+T = TypeVar("T", float, NDArray[np.float64])
 
 WHITE = {"I": (255, 65535, 2**31 - 1), "F": (1, 255)}  # what white may be in PIL's modes of 32 bits
 WHITE_16 = 65535  # in modes of 16 bits
-LEVELS = 16  # gray values that have to be left of an image when its range is guessed
+LEVELS = 16  # gray values that have to be left of 256 when the range is guessed
+WHITE_OPTION = "white=N (a command: --white N)"
+BITS_PER_SAMPLE = 258  # a tag of TIFF
 SIXTEEN = ("PNG", "PPM")  # formats in which mode I means 16 bits
 MAX_GIB = 2  # of an image file
-IMAGE_ENDINGS = (  # as torchvision's
-    *(".jpg", ".jpeg", ".png", ".ppm", ".bmp"),
-    *(".pgm", ".tif", ".tiff", ".webp"),
+MAX_PIXELS = 2**26  # of an image, as 8192 x 8192: a file of a few KB may claim billions
+CHUNK = 2**20  # gray values that are scaled at a time
+# where Pillow has been built with it
+AVIF = (".avif",) if "avif" in features.modules and features.check_module("avif") else ()
+IMAGE_ENDINGS = (  # of the formats of pictures that Pillow reads; of an animation the first frame
+    *(".jpg", ".jpeg", ".png", ".jpe", ".jfif", ".apng", ".gif", ".bmp", ".dib", ".webp", *AVIF),
+    *(".tif", ".tiff", ".ppm", ".pgm", ".pbm", ".pnm", ".pfm", ".tga", ".icb", ".vda", ".vst"),
+    *(".jp2", ".j2k", ".j2c", ".jpc", ".jpf", ".jpx", ".ico", ".pcx", ".psd", ".qoi", ".sgi"),
 )
 
 
-def open_picture(file: str | Path) -> Image.Image:
+class GrayRange(NamedTuple):
+    """The gray values of an image with more than 8 bits.
+
+    low, high: the lowest and the highest
+    whites   : values that white may have, in ascending order
+    source   : the name of the image, for messages
+    """
+
+    low: float
+    high: float
+    whites: tuple[int, ...]
+    source: str = "the image"
+
+
+def open_picture(file: str | Path, white: float | None = None) -> Image.Image:
     """Read an image file, of an animation the first frame, rotated as an image viewer shows it.
 
-    returns: RGB, see `to_rgb`
+    white  : the value of white, if it has more than 8 bits, see `to_rgb`
+    returns: RGB
     raises : FileNotFoundError; ValueError when the file cannot be read, is broken or not an image,
              or when its gray values have no known range. Each message names the file
     """
     content = read_bytes(file)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # PIL's, about images that it can read all the same
-        return decode(content, file)
+        return decode(content, file, white)
 
 
 def read_bytes(file: str | Path) -> bytes:
@@ -63,17 +88,23 @@ class _UnknownRangeError(ValueError):
     """The gray values of an image could mean more than one thing."""
 
 
-def decode(content: bytes, file: str | Path) -> Image.Image:
+class _TooLargeError(ValueError):
+    """An image has too many pixels."""
+
+
+def decode(content: bytes, file: str | Path, white: float | None = None) -> Image.Image:
     """Decode the content of an image file as RGB.  May be called in threads.
 
+    white : as for `open_picture`
     raises: ValueError, naming the file, if it is broken
     """
     try:
         with Image.open(BytesIO(content)) as picture:
-            is_16_bit = picture.mode == "I" and picture.format in SIXTEEN
+            check_pixels(picture.size)
+            mode, bits = gray_mode(picture), declared_bits(picture)
             ImageOps.exif_transpose(picture, in_place=True)
-            return to_rgb(picture, "I;16" if is_16_bit else None)
-    except _UnknownRangeError as error:
+            return to_rgb(picture, mode, white, bits)
+    except (_UnknownRangeError, _TooLargeError) as error:
         raise ValueError(f"{shown(file)}: {error}") from error
     except Image.UnidentifiedImageError:
         message = "is damaged, or not an image: its format is unknown"
@@ -83,42 +114,153 @@ def decode(content: bytes, file: str | Path) -> Image.Image:
         raise ValueError(f"{shown(file)} is damaged, or not an image: {reason}") from error
 
 
-def to_rgb(picture: Image.Image, mode: str | None = None) -> Image.Image:
+def check_pixels(size: tuple[int, int]) -> None:
+    """Raise `_TooLargeError` for an image of more than `MAX_PIXELS`.  size: (W, H)"""
+    width, height = size
+    if width * height > MAX_PIXELS:
+        raise _TooLargeError(
+            f"it has {width:,} x {height:,} pixels, more than {MAX_PIXELS:,}: make it smaller"
+        )
+
+
+def measure_grays(file: Path, content: bytes | None = None) -> GrayRange | None:
+    """Measure the gray values of an image file; None if it has 8 bits, or if it is broken.
+
+    Of an image with 8 bits only the beginning is read.  May be called in threads.
+    content: of the file, if it has been read
+    """
+    try:
+        if content is None and not file.is_file():  # a pipe would be waited for
+            return None
+        with Image.open(file if content is None else BytesIO(content)) as picture:
+            check_pixels(picture.size)
+            mode, bits = gray_mode(picture), declared_bits(picture)
+            if mode is None:
+                return None
+            values = np.asarray(picture)
+            low, high = (scale_bits(float(value), bits) for value in (values.min(), values.max()))
+    except Exception:  # of many kinds; whoever reads the image names the file
+        return None
+    found = GrayRange(low, high, WHITE.get(mode, (WHITE_16,)), shown(file))
+    return found if found.low >= 0 and np.isfinite(found.high) else None
+
+
+def gray_mode(picture: Image.Image) -> str | None:
+    """Return the mode of a picture whose gray values have more than 8 bits; None for others."""
+    if picture.mode == "I" and picture.format in SIXTEEN:
+        return "I;16"
+    return picture.mode if picture.mode in WHITE or picture.mode.startswith("I;16") else None
+
+
+def declared_bits(picture: Image.Image) -> int:
+    """Return how many bits the gray values of a file that was just opened have at most.
+
+    TIFF may say that there are 12, which Pillow reads as 16.
+    """
+    tags = getattr(picture, "tag_v2", {}) if picture.mode.startswith("I;16") else {}
+    return min(16, max(tags.get(BITS_PER_SAMPLE, (16,))))
+
+
+def check_white(white: float | None) -> None:
+    """Raise ValueError for what cannot be the value of white; None is for an unknown one."""
+    if white is not None and not (isinstance(white, int | float) and white > 0):
+        raise ValueError(f"white must be a number above 0, got {white!r}")
+
+
+def is_dark(high: float, white: float) -> bool:
+    """Say whether gray values up to `high` would become fewer than 16 of 256 grays.
+
+    Black alone does not: it is black whatever white is.
+    """
+    return 0 < high * 256 / white < LEVELS
+
+
+def choose_white(ranges: Sequence[GrayRange]) -> float:
+    """Choose what white is in images with more than 8 bits, the same for all of a data set.
+
+    It is the first value that white may have in each, and that no value exceeds.
+    raises: ValueError if there is none, or if it would leave fewer than 16 grays
+    """
+    brightest = max(ranges, key=lambda grays: grays.high)
+    low, high = min(grays.low for grays in ranges), brightest.high
+    whites = [white for white in ranges[0].whites if all(white in r.whites for r in ranges)]
+    white = next((white for white in whites if low >= 0 and high <= white), None)  # None for NaN
+    if white is None:
+        advice = f"save the images with 8 or 16 bits, or say what white is: {WHITE_OPTION}"
+        raise _UnknownRangeError(
+            f"gray values from {low:g} to {high:g} have no known range; {advice}"
+        )
+    if is_dark(high, white):
+        likely = 2 ** int(high).bit_length() - 1 if white > 1 else high
+        raise _UnknownRangeError(
+            f"no gray value is above {high:g} (images with more than 8 bits: {len(ranges):,}, "
+            f"brightest: {brightest.source}), so fewer than {LEVELS} grays are left if white is "
+            f"{white}: "
+            f"say what white is, perhaps {likely:g}, with {WHITE_OPTION}"
+        )
+    return white
+
+
+def to_rgb(
+    picture: Image.Image, mode: str | None = None, white: float | None = None, bits: int = 16
+) -> Image.Image:
     """Convert a PIL image of any mode to RGB, 8 bits per channel.
 
     Transparent images get a white background, as in a browser. Gray values of 16 bits (modes
-    I;16...), 32-bit integers (I) and floats (F) are scaled to 0..255. In 16 bits, white is 65535.
-    The other two modes do not define white, which is the first of 255, 65535 and the largest
-    32-bit integer, of floats the first of 1 and 255, that no value exceeds.
+    I;16...), 32-bit integers (I) and floats (F) are scaled to 0..255.
 
     mode  : how to read its gray values, by default its own mode
-    raises: ValueError for values outside these ranges, and for integers of which fewer than
-            16 grays would be left
+    white : their value of white, which should be that of the data set; by default it is chosen for
+            this image alone: 65535 in 16 bits, else the first of 255, 65535 and the largest 32-bit
+            integer, of floats the first of 1 and 255, that no value exceeds
+    bits  : that values of 16 bits really have
+    raises: ValueError for values outside these ranges, and where fewer than 16 grays would be left
+            by a white that is not given
     """
     mode = mode or picture.mode
     if mode in WHITE or mode.startswith("I;16"):
-        return gray_to_rgb(picture, WHITE.get(mode, (WHITE_16,)))
+        return gray_to_rgb(picture, WHITE.get(mode, (WHITE_16,)), white, bits)
     has_alpha = picture.getbands()[-1] in ("A", "a")
     if picture.info.get("transparency") is not None or picture.mode == "P" or has_alpha:
         layer = picture.convert("LA") if mode == "La" else picture
-        white = Image.new("RGBA", picture.size, "white")
-        picture = Image.alpha_composite(white, layer.convert("RGBA"))
+        background = Image.new("RGBA", picture.size, "white")
+        picture = Image.alpha_composite(background, layer.convert("RGBA"))
     return picture if picture.mode == "RGB" else picture.convert("RGB")
 
 
-def gray_to_rgb(picture: Image.Image, whites: tuple[int, ...]) -> Image.Image:
+def scale_bits(values: T, bits: int) -> T:
+    """Scale values of this many bits, numbers or an array of them, to 16."""
+    return values if bits == 16 else values * WHITE_16 / (2**bits - 1)
+
+
+def gray_to_rgb(
+    picture: Image.Image, whites: tuple[int, ...], white: float | None, bits: int
+) -> Image.Image:
     """Scale wide gray values to 0..255.  whites: values that white may have, in ascending order"""
-    values = np.asarray(picture).astype(np.float64)
-    low, high = values.min(), values.max()
-    white = next((white for white in whites if low >= 0 and high <= white), None)  # None for NaN
-    if white is None or (white > WHITE_16 and high * 256 / white < LEVELS):
-        message = "have no known range; save the image with 8 or 16 bits"
-        raise _UnknownRangeError(f"gray values from {low:g} to {high:g} {message}")
-    gray = (values / white * 255).round().astype(np.uint8)
+    values = np.asarray(picture)
+    low, high = (scale_bits(float(value), bits) for value in (values.min(), values.max()))
+    if white is None:
+        white = choose_white([GrayRange(low, high, whites)])
+    if not (low >= 0 and high <= white):  # as for NaN
+        raise _UnknownRangeError(f"gray values from {low:g} to {high:g}, but white is {white:g}")
+    gray = to_8_bits(values, white, bits)
     transparent = picture.info.get("transparency")
     if isinstance(transparent, int):  # the one value that is
         gray[values == transparent] = 255
     return Image.fromarray(gray).convert("RGB")
+
+
+def to_8_bits(values: NDArray[Any], white: float, bits: int) -> Pixels:
+    """Scale values from 0 to white to 0..255, a few at a time: in float64 all take much memory.
+
+    bits: that values of 16 bits really have
+    """
+    gray = np.empty(values.shape, np.uint8)
+    flat, numbers = gray.reshape(-1), values.reshape(-1)
+    for start in range(0, len(flat), CHUNK):
+        part = scale_bits(numbers[start : start + CHUNK].astype(np.float64), bits)
+        flat[start : start + CHUNK] = (part / white * 255).round()
+    return gray
 
 
 def square(picture: Image.Image, side: int) -> Pixels:

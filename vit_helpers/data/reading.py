@@ -4,7 +4,7 @@ import hashlib
 import sys
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple, TypeVar
@@ -15,7 +15,17 @@ from tqdm import tqdm
 
 from vit_helpers._cpus import count_cpus
 from vit_helpers.data.cache import ImageCache
-from vit_helpers.data.images import Pixels, decode, read_bytes, square
+from vit_helpers.data.images import (
+    LEVELS,
+    WHITE_OPTION,
+    GrayRange,
+    Pixels,
+    choose_white,
+    decode,
+    measure_grays,
+    read_bytes,
+    square,
+)
 from vit_helpers.data.splits import SPLITS, Split
 
 T = TypeVar("T")
@@ -84,49 +94,83 @@ def find_sha256(path: Path) -> bytes:
 
 
 def read_image(
-    path: Path, image_size: int, cache: ImageCache | None = None
-) -> tuple[bytes, Pixels]:
+    path: Path, image_size: int, white: float | None, cache: ImageCache | None = None
+) -> tuple[bytes, Pixels | GrayRange]:
     """Read an image file: its sha256, and its image as RGB, resized and center-cropped.
 
-    returns: the sha256 of the file; (3, S, S), uint8, from the cache if it is there
+    white  : of an image with more than 8 bits; None if it is not known yet
+    returns: the sha256 of the file; (3, S, S), uint8, from the cache if it is there; its gray
+             values in place of the image where white has to be known first
     raises : ValueError or FileNotFoundError, naming the file, if that cannot be done
     """
     content = read_bytes(path)
     sha256 = hashlib.sha256(content).digest()
     pixels = cache.get(sha256) if cache else None
-    if pixels is None:
-        pixels = square(decode(content, path), image_size)
-    return sha256, pixels
+    if pixels is not None:
+        return sha256, pixels
+    grays = measure_grays(path, content) if white is None else None
+    return sha256, grays or square(decode(content, path, white), image_size)
+
+
+class FilesRead(NamedTuple):
+    """What became of the files of a data set.
+
+    files : those that could be read
+    errors: they name the others
+    white : what was read as white in gray images of more than 8 bits; None if there are none
+    narrow: the number of images without such gray values, whose rows come first
+    """
+
+    files: Files
+    errors: list[FileError]
+    white: float | None
+    narrow: int
 
 
 def read_files(
     listing: Listing,
-    read: Callable[[Path], tuple[bytes, T]],
+    read: Callable[[Path, float | None], tuple[bytes, T | GrayRange]],
     store: Callable[[int, T], None],
+    white: float | None = None,
     threads: int | None = None,
-) -> tuple[Files, list[FileError]]:
+) -> FilesRead:
     """Read each file once, and store what becomes of its image.
 
-    read   : a file -> its sha256, and what is to be stored; called in threads
-    store  : called in order with the row of the image, 0, 1, ..., and what `read` returned
-    returns: the files that could be read, and the errors, which name the others
+    Gray images of more than 8 bits are read again when all are known, because white is one value
+    for all of them: an image that happens to be dark does not become brighter.
+    read : a file and the value of white -> its sha256, and what is to be stored, or its gray values
+           where white is None and matters; called in threads
+    store: called in order with the row of the image, 0, 1, ..., and what `read` returned
+    white: what white is said to be, see `choose_white`
     """
-    files: Files = {split: [] for split in SPLITS}
-    errors: list[FileError] = []
     entries = [(split, path, label) for split in SPLITS for path, label in listing.get(split, ())]
-    results = map_files(read, [path for _, path, _ in entries], "reading", threads)
-    row = 0
+    images: dict[int, ImageFile] = {}  # by the number of the entry, as the next two
+    errors: dict[int, FileError] = {}
+    ranges: dict[int, GrayRange] = {}
+
+    def read_entries(numbers: Sequence[int], white: float | None) -> None:
+        paths = [entries[number][1] for number in numbers]
+        results = map_files(lambda path: read(path, white), paths, "reading", threads)
+        for number, result in zip(numbers, results, strict=True):
+            if isinstance(result, ValueError | FileNotFoundError):
+                errors[number] = result
+            elif isinstance(result[1], GrayRange):
+                ranges[number] = result[1]
+            else:
+                _, path, label = entries[number]
+                images[number] = ImageFile(path, len(images), label, result[0])
+                store(images[number].row, result[1])
+
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # PIL's, about images that it can read all the same
-        for (split, path, label), result in zip(entries, results, strict=True):
-            if isinstance(result, ValueError | FileNotFoundError):
-                errors.append(result)
-                continue
-            sha256, image = result
-            store(row, image)
-            files[split].append(ImageFile(path, row, label, sha256))
-            row += 1
-    return files, errors
+        read_entries(range(len(entries)), None)
+        narrow = len(images)
+        white = (white or choose_white(list(ranges.values()))) if ranges else None
+        read_entries(list(ranges), white)
+    files: Files = {split: [] for split in SPLITS}
+    for number in sorted(images):
+        files[entries[number][0]].append(images[number])
+    return FilesRead(files, [errors[number] for number in sorted(errors)], white, narrow)
 
 
 def read_pixels(
@@ -135,24 +179,45 @@ def read_pixels(
     skip_broken: bool = False,
     cache: ImageCache | None = None,
     threads: int | None = None,
-) -> tuple[Files, Pixels]:
+    white: float | None = None,
+) -> tuple[FilesRead, Pixels]:
     """Read the images of all files into memory.
 
-    returns: the files that could be read; (n, 3, S, S), uint8, in whose rows their images are
-    raises : ValueError if files are broken and not skipped
+    white  : see `read_files`
+    returns: what was read; (n, 3, S, S), uint8, in whose rows the images are
+    raises : ValueError if files are broken and not skipped, or if white is not known
     """
     count = count_files(listing)
     pixels = np.empty((count, 3, image_size, image_size), np.uint8)
 
-    def read(path: Path) -> tuple[bytes, Pixels]:
-        return read_image(path, image_size, cache)
+    def read(path: Path, white: float | None) -> tuple[bytes, Pixels | GrayRange]:
+        return read_image(path, image_size, white, cache)
 
-    files, errors = read_files(listing, read, pixels.__setitem__, threads)
-    pixels = pixels[: count - len(errors)]
+    reading = read_files(listing, read, pixels.__setitem__, white, threads)
+    pixels = pixels[: count - len(reading.errors)]
     if cache:
-        cache.write([file.sha256 for split in SPLITS for file in files[split]], pixels)
-    check_broken(errors, count, skip_broken)
-    return files, pixels
+        files = sorted((file.row, file.sha256) for own in reading.files.values() for file in own)
+        narrow = slice(reading.narrow)
+        cache.write([sha256 for _, sha256 in files[narrow]], pixels[narrow])
+    check_broken(reading.errors, count, skip_broken)
+    return reading, pixels
+
+
+def check_grays(images: Iterable[Pixels]) -> None:
+    """Raise ValueError if all images together have fewer than 16 gray values.
+
+    images: 0 to 255, of any shape; only as many are taken as it needs
+    """
+    low, high = 255, 0
+    for image in images:
+        low, high = min(low, int(image.min())), max(high, int(image.max()))
+        if high - low >= LEVELS - 1:
+            return
+    raise ValueError(
+        f"the pixels of all images are from {low} to {high} of 255, fewer than {LEVELS} values: "
+        "scale them in the files, or, if they have to be so, say that white is 255: "
+        f"{WHITE_OPTION}"
+    )
 
 
 def count_files(listing: Listing) -> int:

@@ -33,7 +33,7 @@ class Source:
 
 
 SCATTERED = ("n", "image_size", "digit_size", "clutter", "seed")
-FOLDER = ("image_size", "split", "skip_broken", "cache", "threads")
+FOLDER = ("image_size", "split", "skip_broken", "cache", "threads", "white")
 SOURCES = {
     "digits": Source(digits),
     "scattered_digits": Source(scattered_digits, SCATTERED),

@@ -22,10 +22,12 @@ from PIL import Image
 from torch import Tensor
 
 from vit_helpers._files import as_text, new_folder
-from vit_helpers._validate import check_int
+from vit_helpers._validate import check_choice, check_int, to_2tuple
 from vit_helpers.data.folders import check_splits, draw_splits, find_images
+from vit_helpers.data.images import GrayRange, check_white
 from vit_helpers.data.reading import (
     check_broken,
+    check_grays,
     count_files,
     map_files,
     read_files,
@@ -101,6 +103,7 @@ def write_shards(data: Data, folder: str | Path, per_shard: int = 1000) -> Path:
             class_names=data.class_names,
             mean=data.mean,
             std=data.std,
+            white=data.white,
             class_counts=data.class_counts,
         )
     return Path(folder)
@@ -113,6 +116,7 @@ def write_shards_of_folder(
     per_shard: int = 1000,
     split: str = "hash",
     skip_broken: bool = False,
+    white: float | None = None,
 ) -> Path:
     """Write a folder of images, with a folder for each class, with only a few in memory at a time.
 
@@ -123,10 +127,11 @@ def write_shards_of_folder(
     check_int("per_shard", per_shard)
     source = Path(source)
     class_names, listing = find_images(source)
+    check_white(white)
 
-    def read(path: Path) -> tuple[bytes, bytes]:
-        sha256, pixels = read_image(path, image_size)
-        return sha256, to_png(torch.from_numpy(pixels))
+    def read(path: Path, white: float | None) -> tuple[bytes, bytes | GrayRange]:
+        sha256, image = read_image(path, image_size, white)
+        return sha256, image if isinstance(image, GrayRange) else to_png(torch.from_numpy(image))
 
     with new_folder(Path(folder)) as new, tempfile.TemporaryFile(dir=new.parent) as waiting:
         starts = [0]  # of each image in the temporary file, and the end of the last one
@@ -138,9 +143,9 @@ def write_shards_of_folder(
             waiting.seek(starts[row])
             return waiting.read(starts[row + 1] - starts[row])
 
-        files, errors = read_files(listing, read, store)
-        check_broken(errors, count_files(listing), skip_broken)
-        files = draw_splits(files, listing.keys(), split)
+        reading = read_files(listing, read, store, white)
+        check_broken(reading.errors, count_files(listing), skip_broken)
+        files = draw_splits(reading.files, listing.keys(), split)
         check_splits(class_names, files, split)
         entries = {}
         for name, own in files.items():
@@ -151,6 +156,10 @@ def write_shards_of_folder(
         shape = (3, image_size, image_size)
         mean, std = measure_shards(new, entries["train"], len(class_names), shape)
         check_std(str(source), std)
+        if white is None:
+            check_grays(
+                np.array(Image.open(io.BytesIO(fetch(row)))) for row in range(len(starts) - 1)
+            )
         labels = [file.label for own in files.values() for file in own]
         write_index(
             new,
@@ -160,6 +169,7 @@ def write_shards_of_folder(
             class_names=class_names,
             mean=mean,
             std=std,
+            white=reading.white,
             class_counts=torch.tensor(labels).bincount().tolist(),
         )
     return Path(folder)
@@ -258,6 +268,7 @@ def write_index(
     class_counts: Sequence[int],
     mean: Sequence[float],
     std: Sequence[float],
+    white: float | None,
 ) -> None:
     """Record in index.json what the shards of a folder hold."""
     index: dict[str, object] = {
@@ -265,6 +276,7 @@ def write_index(
         "class_names": class_names,
         "mean": mean,
         "std": std,
+        "white": white,
         "class_counts": class_counts,
         "in_chans": len(mean),
         "image_size": image_size,
@@ -277,7 +289,8 @@ def write_index(
 def read_index(folder: str | Path) -> dict[str, Any]:
     """Read the index that `write_shards` wrote.
 
-    raises: FileNotFoundError if there is none, ValueError if it has changed since
+    raises: FileNotFoundError if there is none; ValueError if it has changed since, or is not what
+            `write_index` writes
     """
     path = Path(folder) / INDEX
     if not path.is_file():
@@ -293,7 +306,31 @@ def read_index(folder: str | Path) -> dict[str, Any]:
         raise ValueError(
             f"{path} is damaged, or was edited by hand: its sha256 is not the one it records"
         )
+    try:
+        check_index(index)
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
+        raise ValueError(f"{path} does not describe shards: {error!r}") from error
     return index
+
+
+def check_index(index: dict[str, Any]) -> None:
+    """Raise one of several kinds of errors if an index is not of the form that is written."""
+    sides, names = index["image_size"], index["class_names"]
+    to_2tuple(tuple(sides))
+    check_choice("number of channels", index["in_chans"], MODES)
+    if not (isinstance(index["name"], str) and all(isinstance(name, str) for name in names)):
+        raise ValueError("a name is not a text")
+    if len(index["class_counts"]) != len(names):
+        raise ValueError(f"{len(index['class_counts'])} counts of {len(names)} classes")
+    for values in (index["mean"], index["std"]):
+        if len(torch.tensor(values, dtype=torch.float32)) != index["in_chans"]:
+            raise ValueError(f"{values} are not numbers for {index['in_chans']} channels")
+    check_std("the index", tuple(index["std"]))
+    for split in SPLITS:
+        for entry in index["parts"][split]:
+            check_int("images", entry["images"]), check_int("bytes", entry["bytes"])
+            if Path(entry["file"]).name != entry["file"] or not isinstance(entry["sha256"], str):
+                raise ValueError(f"{entry['file']!r} is not a file of this folder")
 
 
 def find_damage(path: Path, entry: Entry, thorough: bool) -> str | None:
@@ -313,11 +350,13 @@ def find_damage(path: Path, entry: Entry, thorough: bool) -> str | None:
 
 def read_shard(path: Path, first: int, last: int) -> Iterator[Sample]:
     """Read samples first .. last - 1 of an intact shard."""
-    with tarfile.open(path) as tar:
+    with tarfile.open(path, "r:") as tar:  # no compressed one, which could be of any size
         samples = groupby(tar, key=lambda member: member.name.partition(".")[0])
         for key, members in islice(samples, first, last):
             files: dict[str, bytes] = {}
             for member in members:
+                if member.issparse():  # which may claim any number of zeros
+                    raise tarfile.ReadError(f"{member.name} is a sparse file")
                 file = tar.extractfile(member)
                 if file:
                     files[member.name.partition(".")[2]] = file.read()
@@ -341,13 +380,12 @@ def decode_sample(
             f"its label is {label[:50]!r}, expected a number from 0 to {class_count - 1}"
         )
     try:
-        with Image.open(io.BytesIO(sample.files["png"])) as picture:
-            pixels, mode = np.array(picture), picture.mode
+        with Image.open(io.BytesIO(sample.files["png"]), formats=["png"]) as picture:
+            mode, size = picture.mode, (len(picture.getbands()), picture.height, picture.width)
+            # others are not decoded, as they may have any number of pixels
+            pixels = np.array(picture) if size == shape else np.empty(0)
     except Exception as error:  # PIL raises many kinds: OSError, SyntaxError, struct.error, ...
         raise ValueError(f"its image cannot be decoded: {error}") from error
-    image = torch.from_numpy(np.atleast_3d(pixels)).permute(2, 0, 1)
-    if tuple(image.shape) != shape or mode != MODES[shape[0]]:
-        raise ValueError(
-            f"its image has the shape {tuple(image.shape)} and mode {mode}, the index says {shape}"
-        )
-    return int(label), image
+    if size != shape or mode != MODES[shape[0]]:
+        raise ValueError(f"its image has the shape {size} and mode {mode}, the index says {shape}")
+    return int(label), torch.from_numpy(np.atleast_3d(pixels)).permute(2, 0, 1)

@@ -41,6 +41,8 @@ class DataLike(Protocol):
     def mean(self) -> tuple[float, ...]: ...
     @property
     def std(self) -> tuple[float, ...]: ...
+    @property
+    def white(self) -> float | None: ...
 
     def count(self, split: str) -> int: ...
 
@@ -101,7 +103,10 @@ class Data:
 
     class_names: K names; mean, std: of each channel over the training images
     seen       : of a folder, the first bytes of the sha256 of each training and validation file,
-                 so that no test asks for it
+                 so that no test asks for it; None if it is unknown
+    tested     : the same of each test file
+    white      : the value that was read as white in gray images of more than 8 bits; None if there
+                 are none, or if it is unknown
     """
 
     name: str
@@ -111,7 +116,9 @@ class Data:
     class_names: tuple[str, ...]
     mean: tuple[float, ...]
     std: tuple[float, ...]
-    seen: frozenset[bytes] = frozenset()
+    seen: frozenset[bytes] | None = None
+    tested: frozenset[bytes] | None = None
+    white: float | None = None
 
     @classmethod
     def from_splits(

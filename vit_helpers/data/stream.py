@@ -53,6 +53,7 @@ class Shards:
         self.class_counts: list[int] = index["class_counts"]
         self.mean: tuple[float, ...] = tuple(index["mean"])
         self.std: tuple[float, ...] = tuple(index["std"])
+        self.white: float | None = index.get("white")
 
     def count(self, split: str) -> int:
         """Count the images of a split."""

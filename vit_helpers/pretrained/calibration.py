@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from scipy.optimize import minimize_scalar
 from torch import Tensor
 
+from vit_helpers._files import shown
 from vit_helpers.pretrained.files import read_notes
 from vit_helpers.pretrained.sources import find_file
 
@@ -99,8 +100,17 @@ def from_base64(text: str) -> Tensor:
 def load_familiarity(name: str | Path) -> Familiarity | None:
     """Read what a file of weights says about familiar images; None if it says nothing.
 
-    name: as for `load_pretrained`
+    name  : as for `load_pretrained`
+    raises: ValueError, naming it, if that is not what `to_note` writes for such a model
     """
     file = find_file(name)
-    note = read_notes(file).get(NOTE) if file.suffix == ".safetensors" else None
-    return Familiarity.from_note(note) if note else None
+    notes = read_notes(file) if file.suffix == ".safetensors" else {}
+    if NOTE not in notes:
+        return None
+    try:
+        familiarity = Familiarity.from_note(notes[NOTE])
+        D = json.loads(notes["config"])["embed_dim"]
+        _ = familiarity.distance(torch.zeros(1, D)) > familiarity.limit  # raises if they don't fit
+    except (LookupError, RuntimeError, TypeError, ValueError) as error:
+        raise ValueError(f"{shown(name)} has another kind of note {NOTE}: {error!r}") from error
+    return familiarity

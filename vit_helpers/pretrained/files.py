@@ -4,11 +4,14 @@ Our own have a model's config, preprocessing and class names.
 """
 
 import json
+import re
+import warnings
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import torch
 from PIL.Image import Image
@@ -16,35 +19,47 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save
 from torch import Tensor
 
-from vit_helpers._files import as_text, tensor_digest, write_aside
+from vit_helpers._files import as_text, shown, tensor_digest, write_aside
+from vit_helpers._validate import to_2tuple
+from vit_helpers.distributed import plain_name, plain_state_dict, unwrap
 from vit_helpers.encoder import Block
-from vit_helpers.pretrained.key_maps import fill
+from vit_helpers.pretrained.key_maps import count_unknown, fill
 from vit_helpers.pretrained.preprocess import Preprocess
 from vit_helpers.vit import ViT, ViTConfig
 
 PARTS = ("config", "preprocess", "class_names")
+CONSTRUCTORS = ("scalar", "_reconstruct")  # of numpy's scalars and arrays
 SEAL = "sha256"  # the note of a checksum, which most of the files in `weights/` lack
-WRAPPERS = (
-    "state_dict",
-    "model_state_dict",
-    "model_state",
-    "model",
-    "net",
-    "module",
-    "teacher",
-    "model_ema",
-    "ema",
+# the names of weights in a checkpoint: averaged ones, which are better, before those they average
+AVERAGED = ("state_dict_ema", "model_ema", "ema", "teacher")
+PLAIN = (
+    *("state_dict", "model_state_dict", "model_state"),
+    *("model", "net", "module", "student"),
 )
-PREFIXES = (
-    "module.",
-    "model.",
-    "net.",
-    "network.",
-    "backbone.",
-    "encoder.",
-    "_orig_mod.",
-    "state_dict.",
+# Objects without code of their own that checkpoints have beside the weights, as in DeiT's and MAE's
+HARMLESS = (
+    *("argparse.Namespace", "datetime.datetime", "pathlib.PosixPath", "pathlib.WindowsPath"),
+    *("numpy.dtype", "numpy.ndarray"),
+    *(f"numpy.{core}.multiarray.{name}" for core in ("core", "_core") for name in CONSTRUCTORS),
 )
+
+
+MAX_TOKENS = 2**16  # of an image, as a file may ask for
+MAX_RATIO = 4  # memory of the tensors in a file, times its size
+MAX_RESIZE = 8  # times the side of the crop: what a file may ask for
+
+
+class Ignored:
+    """In place of a harmless object beside weights: made of anything, it keeps nothing."""
+
+    def __new__(cls, *values: object) -> Self:
+        return super().__new__(cls)
+
+    def __init__(self, *values: object) -> None:
+        pass
+
+    def __setstate__(self, state: object) -> None:
+        pass
 
 
 class Pretrained(NamedTuple):
@@ -79,14 +94,17 @@ def save_weights(
     raises: ValueError if the weights do not fit `model.config`, as with LoRA that is not merged, or
             custom blocks
     """
-    custom = {type(block).__name__ for block in model.blocks if type(block) is not Block}
+    model = unwrap(model)
+    kinds = {type(unwrap(block)) for block in model.blocks}
+    custom = {kind.__name__ for kind in kinds - {Block}}
     if custom:
         raise ValueError(
             f"the model's blocks are {', '.join(custom)}; "
             "only the paper's can be built again from its config"
         )
+    check_sizes(model.config, preprocess)
     path = Path(path)
-    state = {key: value.contiguous() for key, value in model.state_dict().items()}
+    state = {key: value.contiguous() for key, value in plain_state_dict(model).items()}
     with torch.device("meta"):
         fill(ViT(model.config), {key: value.to("meta") for key, value in state.items()})
     if len(class_names) != model.config.num_classes:
@@ -133,9 +151,23 @@ def load_tensors(path: str | Path) -> dict[str, Tensor]:
         return load_file(safe)
 
 
+def read_shapes(path: Path) -> dict[str, tuple[int, ...]]:
+    """Read the shapes of the tensors in a file by name, of safetensors from its header alone."""
+    if path.suffix != ".safetensors":
+        return {
+            key: tuple(value.shape) for key, value in find_state(load_pickle(path), path).items()
+        }
+    with safe_path(path) as safe, safe_open(safe, "pt") as file:
+        return {key: tuple(file.get_slice(key).get_shape()) for key in file.keys()}  # noqa: SIM118
+
+
 def load_pickle(path: Path) -> Any:
-    """Load what `torch.save` wrote, on the CPU and without running code."""
-    return torch.load(path, map_location="cpu", weights_only=True)
+    """Load what `torch.save` wrote, on the CPU and without running code.
+
+    In place of `HARMLESS` objects come those of `Ignored`.
+    """
+    with torch.serialization.safe_globals([(Ignored, name) for name in HARMLESS]):
+        return torch.load(path, map_location="cpu", weights_only=True)
 
 
 def load_weights(path: str | Path) -> Pretrained:
@@ -166,66 +198,163 @@ def from_description(
     class_names: list[str],
 ) -> Pretrained:
     """Build the model of weights and their description; many kinds of errors if they do not fit."""
-    model = ViT(ViTConfig(**config | {"image_size": tuple(config["image_size"])}))
-    fill(model, {key: value.float() for key, value in state.items()})
-    pretrained = Pretrained(model.eval(), Preprocess(**preprocess), tuple(map(str, class_names)))
-    channels, classes = pretrained.preprocess.in_chans, len(pretrained.class_names)
-    # raises if mean or std are not numbers
-    pretrained.preprocess.normalize(torch.zeros(channels, 1, 1))
+    model_config = ViTConfig(**config | {"image_size": tuple(config["image_size"])})
+    prepare = Preprocess(**preprocess)
+    weights = {key: value.float() for key, value in state.items()}
+    model = build_model(model_config, weights, prepare)
+    pretrained = Pretrained(model.eval(), prepare, tuple(map(str, class_names)))
+    channels, classes = prepare.in_chans, len(pretrained.class_names)
     if channels != model.config.in_chans or classes != model.config.num_classes:
         raise ValueError("its preprocessing or class names do not fit the model")
     return pretrained
 
 
+def build_model(config: ViTConfig, state: Mapping[str, Tensor], preprocess: Preprocess) -> ViT:
+    """Build the model of a description with its weights.
+
+    Memory is taken only once the description fits the weights, however large a model it names.
+    raises: ValueError if it does not
+    """
+    depth = len({key.split(".")[1] for key in state if key.startswith("blocks.")})
+    if config.depth != depth:
+        raise ValueError(f"the depth is {config.depth}, but there are weights of {depth} blocks")
+    if config.num_tokens > MAX_TOKENS:
+        raise ValueError(f"an image has {config.num_tokens:,} tokens (limit: {MAX_TOKENS:,})")
+    check_sizes(config, preprocess)
+    with torch.device("meta"):
+        fill(ViT(config), {key: value.to("meta") for key, value in state.items()})
+    model = ViT(config)
+    fill(model, state)
+    return model
+
+
+def check_sizes(config: ViTConfig, preprocess: Preprocess) -> None:
+    """Raise ValueError if images are prepared in another size than the model's, or far larger.
+
+    And TypeError if mean or std are not numbers.
+    """
+    preprocess.normalize(torch.zeros(preprocess.in_chans, 1, 1))
+    size = config.image_size
+    if preprocess.crop != size:
+        raise ValueError(f"images are cropped to {preprocess.crop}, but the model reads {size}")
+    resized = to_2tuple(preprocess.resize)
+    if max(resized) > MAX_RESIZE * max(to_2tuple(size)):
+        raise ValueError(f"images of {size} are cut from {resized}, more than {MAX_RESIZE} times")
+
+
 def read_state(path: Path) -> dict[str, Tensor]:
     """Read the tensors of a file by name, as float32, wherever they are inside it.
 
+    Names come without the prefix of a wrapper. A warning says what is left out.
     raises: ValueError if reading them would run code, or there are none; FileNotFoundError
     """
     if not path.is_file():
         raise FileNotFoundError(f"no weights at {path}")
-    is_safe = path.suffix == ".safetensors"
-    try:
-        content: Any = load_tensors(path) if is_safe else load_pickle(path)
-    except Exception as error:  # torch and safetensors raise many kinds here
-        if "GLOBAL" in str(error):  # a name of code
-            raise ValueError(
-                f"{path} contains pickled objects, which could run code: save only the state_dict()"
-            ) from error
+    shard = re.search(r"-of-0*(\d+)$", path.stem)
+    if shard and int(shard[1]) > 1:
         raise ValueError(
-            f"{path} is truncated, damaged or not a file of weights: {type(error).__name__}"
-        ) from error
+            f"{path} is one of {shard[1]} files of a model: give the folder, {path.parent}"
+        )
+    content = load_content(path)
     if isinstance(content, Mapping) and {"history", "recipe"} <= content.keys():
         raise ValueError(
             f"{path} is a checkpoint to resume from; "
             f"its weights are in the same folder: give {path.parent}"
         )
-    state = unwrap(content)
+    state = find_state(content, path)
     if not state:
         raise ValueError(
             f"{path} contains no named tensors, but an object of type {type(content).__name__}"
         )
+    check_memory(path, sum(w.numel() * w.element_size() for w in state.values()))
+    state, left_out = without_prefix(state)
+    if left_out:
+        names = ", ".join(map(shown, left_out[:5]))
+        warnings.warn(
+            f"{shown(path)}: left out are {len(left_out)} tensors beside the model: {names}",
+            stacklevel=2,
+        )
     return {key: value.float() for key, value in state.items()}
 
 
-def unwrap(content: Any) -> dict[str, Tensor]:
-    """Take a state dict out of the dicts around it, without the prefixes of wrapped models.
+def check_memory(path: Path, claimed: int) -> None:
+    """Raise ValueError if so many bytes of tensors are too many for a file of this size.
 
-    It is empty if there is none.
+    They may be views of a few numbers, or compressed zeros.
+    """
+    size = path.stat().st_size
+    if claimed > MAX_RATIO * size:
+        raise ValueError(f"{path} has {size:,} bytes, but its tensors would take {claimed:,}")
 
-    >>> list(unwrap({"epoch": 3, "state_dict": {"module.model.cls_token": torch.zeros(1)}}))
+
+def load_content(path: Path) -> Any:
+    """Load what is in a file of weights; ValueError if it would run code or cannot be read."""
+    try:
+        return load_tensors(path) if path.suffix == ".safetensors" else load_pickle(path)
+    except Exception as error:  # torch and safetensors raise many kinds here
+        if code := re.search(r"GLOBAL (\S+)", str(error)):
+            raise ValueError(
+                f"{path} contains pickled objects, which could run code: save only the "
+                f"state_dict(). One is {shown(code[1])}. If you trust whoever made the file, "
+                "torch.load(PATH, weights_only=False) reads it, and torch.save(STATE_DICT, NEW) "
+                "saves the weights alone"
+            ) from error
+        raise ValueError(
+            f"{path} is truncated, damaged or not a file of weights: {type(error).__name__}"
+        ) from error
+
+
+def find_state(content: Any, path: Path) -> dict[str, Tensor]:
+    """Take a state dict out of the dicts around it; it is empty if there is none.
+
+    Of averaged and plain weights the averaged are taken, as by timm, and a warning says so.
+
+    >>> list(find_state({"epoch": 3, "state_dict": {"cls_token": torch.zeros(1)}}, Path("a.pth")))
     ['cls_token']
     """
     if not isinstance(content, Mapping):
         return {}
-    wrapper = next((name for name in WRAPPERS if name in content), None)
-    if wrapper and isinstance(content[wrapper], Mapping):
-        return unwrap(content[wrapper])
-    state = {str(name): value for name, value in content.items() if isinstance(value, Tensor)}
-    while state:
-        shared = (prefix for prefix in PREFIXES if all(key.startswith(prefix) for key in state))
-        prefix = next(shared, None)
-        if prefix is None:
-            break
-        state = {key.removeprefix(prefix): value for key, value in state.items()}
-    return state
+    inside = {name: find_state(content.get(name), path) for name in (*AVERAGED, *PLAIN)}
+    inside = {name: state for name, state in inside.items() if state}
+    if not inside:
+        return {plain_name(str(name)): w for name, w in content.items() if isinstance(w, Tensor)}
+    name, *others = inside
+    if name in AVERAGED and others:
+        warnings.warn(
+            f"{shown(path)} has averaged weights, {name}, which are read, and others, "
+            f"{', '.join(others)}, which are not",
+            stacklevel=2,
+        )
+    return inside[name]
+
+
+def without_prefix(state: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], list[str]]:
+    """Remove the prefix that most names share, if names of a known layout are left.
+
+    returns: the weights, with those that have known names without the prefix, too; and the other
+             names without it
+
+    >>> weights = {"m.cls_token": torch.zeros(1), "m.norm.bias": torch.zeros(1)}
+    >>> state, left_out = without_prefix({**weights, "loss.weight": torch.zeros(1)})
+    >>> list(state), left_out
+    (['cls_token', 'norm.bias'], ['loss.weight'])
+    """
+    counts = Counter(
+        "".join(parts[:end])
+        for parts in (re.findall(r"[^.]*\.", name) for name in state)
+        for end in range(1, len(parts) + 1)
+    )
+    prefixes = ["", *(prefix for prefix, count in counts.items() if 2 * count > len(state))]
+
+    def unknown_without(prefix: str) -> int:
+        return count_unknown([name.removeprefix(prefix) for name in state])
+
+    prefix = min(prefixes, key=unknown_without)
+    inside = {name.removeprefix(prefix): w for name, w in state.items() if name.startswith(prefix)}
+    outside = {name: w for name, w in state.items() if not name.startswith(prefix)}
+    known = {
+        name: w
+        for name, w in outside.items()
+        if name not in inside and count_unknown([*inside, name]) == count_unknown(list(inside))
+    }
+    return {**known, **inside}, [name for name in outside if name not in known]

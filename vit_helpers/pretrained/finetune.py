@@ -4,11 +4,18 @@ import copy
 import math
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any, cast
+from itertools import chain
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from vit_helpers.distributed import (
+    load_full_state_dict,
+    plain_name,
+    plain_state_dict,
+    unwrap,
+)
 from vit_helpers.embeddings import resize_positions
 from vit_helpers.encoder import Block
 from vit_helpers.vit import ViT
@@ -24,12 +31,14 @@ def transfer_weights(model: ViT, **changes: Any) -> ViT:
     raises : ValueError for any other change: the weights would not fit, or a custom block would
              lose its settings
     """
+    model = unwrap(model)
     foreign = changes.keys() - {"num_classes", "image_size", "dropout", "attn_dropout"}
     if foreign:
         raise ValueError(
             f"{', '.join(sorted(foreign))} cannot change: the weights would not fit any more"
         )
-    custom = any(type(block) is not Block for block in model.blocks)
+    blocks = nn.ModuleList(map(unwrap, model.blocks))  # some may be compiled
+    custom = any(type(block) is not Block for block in blocks)
     if custom and changes.keys() & {"dropout", "attn_dropout"}:
         raise ValueError(
             "the dropout of custom blocks cannot change: set it in the blocks themselves"
@@ -39,8 +48,8 @@ def transfer_weights(model: ViT, **changes: Any) -> ViT:
     first = next(model.parameters())
     new = ViT(replace(model.config, **changes)).to(first.device, first.dtype)
     if custom:  # their class is not in the config
-        new.blocks = copy.deepcopy(model.blocks).to(first.device, first.dtype)
-    weights = model.state_dict()
+        new.blocks = copy.deepcopy(blocks).to(first.device, first.dtype)
+    weights = plain_state_dict(model)
     if "num_classes" in changes:
         for key in [key for key in weights if key.startswith(("head.", "pre_logits."))]:
             del weights[key]
@@ -49,14 +58,29 @@ def transfer_weights(model: ViT, **changes: Any) -> ViT:
     name = "token_embed.pos_embed"
     if name in weights:
         weights[name] = resize_positions(weights[name], model.config.grid, new.config.grid)
-    new.load_state_dict(weights)
+    load_full_state_dict(new, weights)
     return new.train(model.training)
 
 
 def freeze(model: ViT, but: tuple[str, ...] = ("head",)) -> ViT:
-    """Freeze all parameters but those whose names start with one of `but`; return the model."""
-    for name, parameter in model.named_parameters():
-        parameter.requires_grad_(name.startswith(tuple(but)))
+    """Freeze all parameters but those of some modules, in place.
+
+    but    : the names of modules or parameters, as in ("head", "blocks.11")
+    returns: the model
+    raises : ValueError, before anything is changed, for a name that the model does not have
+    """
+    parameters = {plain_name(name): p for name, p in unwrap(model).named_parameters()}
+    trained = {
+        prefix: [name for name in parameters if f"{name}.".startswith(f"{prefix.rstrip('.')}.")]
+        for prefix in but
+    }
+    if absent := [prefix for prefix, names in trained.items() if not names]:
+        parts = ", ".join(dict.fromkeys(name.partition(".")[0] for name in parameters))
+        raise ValueError(f"the model has no parameters of {', '.join(absent)}; it has {parts}")
+    for parameter in parameters.values():
+        parameter.requires_grad_(False)
+    for name in chain.from_iterable(trained.values()):
+        parameters[name].requires_grad_(True)
     return model
 
 
@@ -97,8 +121,9 @@ def add_lora(model: ViT, rank: int, scale: float = 1.0) -> ViT:
 
     returns: the model
     """
-    freeze(model)
-    for block in cast(Any, model.blocks):
+    is_headless = isinstance(unwrap(model).head, nn.Identity)
+    freeze(model, () if is_headless else ("head",))
+    for block in map(unwrap, unwrap(model).blocks):
         block.attn.qkv = LoRA(block.attn.qkv, rank, scale)
     return model
 
@@ -108,7 +133,7 @@ def merge_lora(model: ViT) -> ViT:
 
     returns: the model
     """
-    for block in cast(Any, model.blocks):
+    for block in map(unwrap, unwrap(model).blocks):
         if isinstance(block.attn.qkv, LoRA):
             block.attn.qkv = block.attn.qkv.merged()
     return model
@@ -123,6 +148,7 @@ def layerwise_lr_decay(
     decay : 1 for the same rate everywhere, around 0.75 for fine-tuning; the head keeps its rate
     source: BEiT, arXiv 2106.08254
     """
+    model = unwrap(model)
     top = len(model.blocks) + 1
     layer_of = dict.fromkeys(map(id, model.parameters()), top)  # the last norm and the head
     embeddings = nn.ModuleList([model.patch_embed, model.token_embed])

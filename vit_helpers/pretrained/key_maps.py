@@ -6,7 +6,7 @@ only some of q, k and v.
 
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -133,9 +133,14 @@ def our_key(key: str, library: str) -> str | None:
     return ours and ours.format(i=layer and layer[0]) + leaf
 
 
-def unknown_keys(state_dict: StateDict, library: str) -> list[str]:
-    """List the names in a state dict that are not those of a library's ViT."""
-    return [key for key in state_dict if our_key(key, library) is None]
+def unknown_keys(names: Iterable[str], library: str) -> list[str]:
+    """List the names of weights that are not those of a library's ViT."""
+    return [key for key in names if our_key(key, library) is None]
+
+
+def count_unknown(names: Sequence[str]) -> int:
+    """Count the names of weights that are not in the layout nearest to them."""
+    return min(len(unknown_keys(names, library)) for library in KEY_MAPS)
 
 
 def to_our_shapes(state_dict: StateDict) -> dict[str, Tensor]:

@@ -6,7 +6,7 @@ from PIL.Image import Image
 from torch import Tensor
 
 from vit_helpers._validate import check_choice, to_2tuple
-from vit_helpers.data.images import to_rgb
+from vit_helpers.data.images import check_white, to_rgb
 from vit_helpers.data.splits import normalize
 
 
@@ -18,6 +18,8 @@ class Preprocess:
     crop         : (H, W) of the center crop
     interpolation: "bilinear" or "bicubic", with antialiasing
     mean, std    : one number per channel, of pixels from 0 to 1
+    white        : the value of white in gray images of more than 8 bits; None where it is unknown,
+                   and then chosen for each image, see `to_rgb`
 
     preprocess(image): a PIL image of any mode (read as by `to_rgb`), or a tensor (C, H, W) from 0
                        to 1 -> (C, *crop)
@@ -29,6 +31,7 @@ class Preprocess:
     interpolation: str
     mean: tuple[float, ...]
     std: tuple[float, ...]
+    white: float | None = None
 
     def __post_init__(self) -> None:
         for name in ("resize", "crop", "mean", "std"):
@@ -41,6 +44,7 @@ class Preprocess:
                 "mean and std must be one number per channel, std above 0; "
                 f"got {self.mean} and {self.std}"
             )
+        check_white(self.white)
 
     @property
     def in_chans(self) -> int:
@@ -61,7 +65,7 @@ class Preprocess:
                     f"an image is (C, H, W) with C = {self.in_chans}, got {tuple(image.shape)}"
                 )
         else:
-            image = to_rgb(image).convert("L" if self.in_chans == 1 else "RGB")
+            image = to_rgb(image, white=self.white).convert("L" if self.in_chans == 1 else "RGB")
         _, *sides = TF.get_dimensions(image)
         longest = 100 * min(sides)
         if isinstance(self.resize, int) and longest < max(sides):  # all might fill the memory

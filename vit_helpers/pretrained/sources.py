@@ -1,8 +1,13 @@
 """Pretrained models by name: from torchvision, timm, Hugging Face, a file, or this package."""
 
+import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+import re
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import Any
@@ -10,23 +15,52 @@ from zipfile import BadZipFile
 
 import numpy as np
 import torch
-from torch import nn
+from PIL.Image import Image
+from torch import Tensor, nn
 
-from vit_helpers._validate import check_choice
-from vit_helpers.pretrained.files import PARTS, Pretrained, load_weights, read_notes, read_state
-from vit_helpers.pretrained.key_maps import StateDict, fill, from_google, our_key, recognize, rename
+from vit_helpers._files import shown
+from vit_helpers._validate import check_choice, to_2tuple
+from vit_helpers.pretrained.descriptions import (
+    NO_CLASSES,
+    assumed_preprocess,
+    check_outputs,
+    check_preprocess,
+    drop_head,
+    preprocess_of_huggingface,
+    require_supported,
+    warn_of_assumptions,
+    warn_of_unknown_names,
+)
+from vit_helpers.pretrained.files import (
+    PARTS,
+    Pretrained,
+    build_model,
+    check_memory,
+    load_weights,
+    read_notes,
+    read_shapes,
+    read_state,
+)
+from vit_helpers.pretrained.key_maps import StateDict, from_google, our_key, recognize, rename
 from vit_helpers.pretrained.preprocess import Preprocess
-from vit_helpers.vit import SIZES, ViT, ViTConfig
+from vit_helpers.vit import SIZES, ViTConfig
 
 OURS = Path(__file__).parents[1] / "weights"
 RUN_WEIGHTS = "weights.safetensors"  # in the folder of a run of `train`
+PROCESSOR = "preprocessor_config.json"  # in a folder of Hugging Face's
+DESCRIBED = ("model.safetensors", "pytorch_model.bin")  # beside a config.json
+ODD = "is damaged, or describes another kind of model"
 # what a name that is a file ends with
 FILES = (".safetensors", ".npz", ".pth", ".pt", ".bin", ".ckpt", ".tar")
 NORM_EPS = {"Hugging Face": 1e-12}  # of a library's layer norms, where it is not 1e-6
 IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))  # mean and std of torchvision's images
 
 
-def load_pretrained(name: str | Path, num_heads: int | None = None) -> Pretrained:
+def load_pretrained(
+    name: str | Path,
+    num_heads: int | None = None,
+    image_size: int | tuple[int, int] | None = None,
+) -> Pretrained:
     """Load a pretrained model by its name, as `Pretrained`: model, preprocess, class_names.
 
     "torchvision:vit_b_16"   : also vit_b_32, vit_l_16, vit_l_32 and vit_h_14, with their default
@@ -42,13 +76,25 @@ def load_pretrained(name: str | Path, num_heads: int | None = None) -> Pretraine
     "ours:scattered"         : models of this series, in `vit_helpers/weights`
     a folder                 : of a run of `train`, or what Hugging Face's save_pretrained wrote
 
-    num_heads: for files that do not contain it, of models whose width is not one of the paper's;
-               ValueError for other names
-    raises   : ValueError for an unknown name, and for weights that do not fit the paper's model,
-               with their keys and shapes; OSError if the weights cannot be downloaded or read;
-               ImportError if their library is not installed
+    num_heads : for files that do not contain it, of models whose width is not one of the paper's
+    image_size: (H, W), for files that do not contain it, of models whose images are not square
+    raises    : ValueError for either beside a name that contains it, for an unknown name, and for
+                weights that do not fit the paper's model, with their keys and shapes; OSError if
+                the weights cannot be downloaded or read; ImportError if their library is not
+                installed
     """
-    path = find_file(name)
+    with name_source(name):
+        path = find_description(find_file(name))
+        return load_by_kind(name, path, num_heads, image_size)
+
+
+def load_by_kind(
+    name: str | Path,
+    path: Path,
+    num_heads: int | None,
+    image_size: int | tuple[int, int] | None,
+) -> Pretrained:
+    """Load what a name or the path of a file stands for, see `load_pretrained`."""
     library, _, rest = str(name).partition(":")
     if path.is_dir():
         if not (path / "config.json").exists():
@@ -60,9 +106,11 @@ def load_pretrained(name: str | Path, num_heads: int | None = None) -> Pretraine
     of_google = path.suffix == ".npz"
     of_ours = path.suffix == ".safetensors" and PARTS[0] in read_notes(path)
     if path.suffix in FILES and not (of_google or of_ours):
-        return load_file(path, num_heads)
+        return load_file(path, num_heads, image_size)
     if num_heads is not None:
         raise ValueError(f"{name} already says how many heads its model has: leave out num_heads")
+    if image_size is not None:
+        raise ValueError(f"{name} already says how large its images are: leave out image_size")
     if of_google:
         return load_google(path)
     if of_ours:
@@ -94,7 +142,26 @@ def find_file(name: str | Path) -> Path:
     return of_run if of_run.is_file() else Path(name)
 
 
-def load_file(path: Path, num_heads: int | None = None) -> Pretrained:
+def find_description(path: Path) -> Path:
+    """Return the folder of a file that Hugging Face's config.json beside it describes.
+
+    It is the path itself if there is none; a config.json of another kind is named in a warning.
+    """
+    config = path.with_name("config.json")
+    if path.name not in DESCRIBED or not config.is_file():
+        return path
+    with suppress(ValueError, OSError):
+        if "model_type" in json.loads(config.read_text(encoding="utf-8")):
+            return path.parent
+    warnings.warn(f"{shown(config)} is not Hugging Face's, and is not read", stacklevel=3)
+    return path
+
+
+def load_file(
+    path: Path,
+    num_heads: int | None = None,
+    image_size: int | tuple[int, int] | None = None,
+) -> Pretrained:
     """Load a ViT from a file of tensors by name, without their description.
 
     No code of the file runs. What names and shapes do not tell is assumed: mean and std are
@@ -106,22 +173,60 @@ def load_file(path: Path, num_heads: int | None = None) -> Pretrained:
     state = rename(raw, library)
     require_keys(state, "patch_embed.proj.weight", "token_embed.pos_embed")
     kernel = next(raw[key] for key in raw if our_key(key, library) == "patch_embed.proj.weight")
-    numbers = kernel[0].numel()
-    C = 1 if math.isqrt(numbers) ** 2 == numbers else 3  # 3 P P is no square
-    if kernel.ndim == 4:
-        C = kernel.shape[1]
-    P = math.isqrt(numbers // C)
+    C, P = channels_and_side(kernel)
     class_token = "token_embed.cls_token" in state
-    patches = state["token_embed.pos_embed"].shape[1] - class_token
-    side = math.isqrt(patches) * P
-    if side**2 != patches * P**2:
-        raise ValueError(
-            f"{path} has position embeddings for {patches} patches, which do not form a square"
-        )
+    T = state["token_embed.pos_embed"].shape[1]
+    try:
+        given = None if image_size is None else to_2tuple(image_size)
+        size = find_image_size(T, class_token, P, given)
+    except ValueError as error:
+        raise ValueError(f"{path} has {error}") from None
     mean, std = IMAGENET if library == "torchvision" and C == 3 else ((0.5,) * C, (0.5,) * C)
-    preprocess = Preprocess(side, (side, side), "bilinear", mean, std)
+    preprocess = Preprocess(min(size) if size[0] == size[1] else size, size, "bilinear", mean, std)
     fields = {"norm_eps": NORM_EPS.get(library, 1e-6), "pool": "cls" if class_token else "avg"}
-    return assemble(state, num_heads, preprocess, (), **fields)
+    pretrained = assemble(shown(path), state, num_heads, preprocess, (), **fields)
+    warn_of_assumptions(shown(path), pretrained.model, preprocess)
+    return pretrained
+
+
+def channels_and_side(kernel: Tensor) -> tuple[int, int]:
+    """Find the channels C and the side P of patches in the shape of their projection.
+
+    kernel: (D, C, P, P), or (D, C*P*P), which must be of gray or color images
+    """
+    if kernel.ndim == 4:
+        return kernel.shape[1], kernel.shape[2]
+    numbers = kernel[0].numel()
+    for C in (1, 3):  # 3 P P is no square
+        P = math.isqrt(numbers // C)
+        if numbers == C * P * P:
+            return C, P
+    raise ValueError(f"a patch of {numbers} numbers is neither P x P in gray nor in three colors")
+
+
+def find_image_size(
+    T: int, class_token: bool, P: int, image_size: tuple[int, int] | None = None
+) -> tuple[int, int]:
+    """Find the size of the images that T positions are for: square, unless it is given.
+
+    raises: ValueError if the positions do not fit
+    """
+    patches = T - class_token
+    side = math.isqrt(patches)
+    rows, columns = (side, side) if image_size is None else (n // P for n in image_size)
+    size = rows * P, columns * P
+    if rows * columns == patches and size == (image_size or size):
+        return size
+    message = f"position embeddings for {patches} patches"
+    if image_size is not None:
+        raise ValueError(f"{message} of side {P}, which images of {image_size} do not have")
+    if class_token and math.isqrt(T) ** 2 == T:
+        message = f"position embeddings for {T} patches and none for the class token"
+        raise ValueError(f"{message} (no_embed_class in timm), which is not implemented here")
+    raise ValueError(
+        f"{message}, which do not form a square: give the size of the images, "
+        "load_pretrained(PATH, image_size=(H, W)), and keep the model with save_weights"
+    )
 
 
 def load_ours(name: str) -> Pretrained:
@@ -158,13 +263,20 @@ def load_torchvision(name: str) -> Pretrained:
     t = weights.transforms()
     crop = (t.crop_size[0],) * 2
     preprocess = Preprocess(t.resize_size[0], crop, t.interpolation.value, t.mean, t.std)
-    return assemble(rename(state, "torchvision"), None, preprocess, weights.meta["categories"])
+    check_preprocess(f"torchvision's {name}", preprocess, t)
+    ours, classes = rename(state, "torchvision"), weights.meta["categories"]
+    return assemble(f"torchvision's {name}", ours, None, preprocess, classes)
 
 
 def load_timm(name: str) -> Pretrained:
     """Load a ViT with timm's weights, which timm downloads."""
     import timm
-    from timm.data import ImageNetInfo, infer_imagenet_subset, resolve_model_data_config
+    from timm.data import (
+        ImageNetInfo,
+        create_transform,
+        infer_imagenet_subset,
+        resolve_model_data_config,
+    )
 
     if not timm.is_model_pretrained(name):
         raise ValueError(f"timm has no weights called {name}")
@@ -176,21 +288,33 @@ def load_timm(name: str) -> Pretrained:
     exact = getattr(act, "approximate", "none") == "none"
     if not (isinstance(act, nn.GELU | timm.layers.GELU) and exact):
         raise ValueError(f"{name} has {act} in its MLPs, but the paper's model has the exact GELU")
-    choices = {"crop_mode": ("center", "squash"), "interpolation": ("bilinear", "bicubic")}
-    require_supported(name, config, **choices)
+    require_supported(
+        name,
+        {**model.pretrained_cfg, **config},
+        crop_mode=("center", "squash"),
+        interpolation=("bilinear", "bicubic"),
+        test_input_size=(None, config["input_size"]),
+        test_crop_pct=(None, config["crop_pct"]),
+        label_offset=(None, 0, False),
+    )
     require_supported(name, vars(model), global_pool=("token", "avg"))
     size = tuple(config["input_size"][1:])
+    check_same_size(name, model.patch_embed.img_size, size)
     scaled = tuple(math.floor(side / config["crop_pct"]) for side in size)
     resize = scaled if config["crop_mode"] == "squash" else scaled[0]
     preprocess = Preprocess(resize, size, config["interpolation"], config["mean"], config["std"])
+    check_preprocess(name, preprocess, create_transform(**config, is_training=False))
     pool = "cls" if model.global_pool == "token" else "avg"
     fields = {"norm_eps": model.norm.eps, "pool": pool}
-    classes = []
+    classes = list(model.pretrained_cfg.get("label_names") or ())
     subset = infer_imagenet_subset(model)  # timm knows the names of its classes by their number
-    if subset:
+    if subset and not classes:
         names = ImageNetInfo(subset)  # made once: it reads its files
         classes = [names.index_to_description(number) for number in range(model.num_classes)]
-    return assemble(state, block.attn.num_heads, preprocess, classes, **fields)
+    pretrained = assemble(name, state, block.attn.num_heads, preprocess, classes, **fields)
+    check_outputs(name, pretrained.model, model.eval().float())
+    warn_of_unknown_names(name, pretrained.class_names)
+    return pretrained
 
 
 def load_huggingface(name: str) -> Pretrained:
@@ -200,11 +324,14 @@ def load_huggingface(name: str) -> Pretrained:
     """
     from transformers import AutoConfig, AutoImageProcessor, ViTForImageClassification, ViTModel
 
-    place = "in a folder, and give its path"
+    place = "" if Path(name).is_dir() else "in a folder, and give its path"
     with explain_download(f"Hugging Face's {name}", place), refuse_code(name):
         config = AutoConfig.from_pretrained(name, trust_remote_code=False)
         require_supported(name, config.to_dict(), model_type=("vit",), hidden_act=("gelu",))
-        processor = AutoImageProcessor.from_pretrained(name, trust_remote_code=False)
+        check_description(Path(name), config)
+        processor = None
+        if not lacks_preprocessing(name):
+            processor = AutoImageProcessor.from_pretrained(name, trust_remote_code=False)
         headless = config.architectures == ["ViTModel"]
         kind: Any = ViTModel if headless else ViTForImageClassification
         options = {"attn_implementation": "eager"}  # else the config may name one to be fetched
@@ -213,29 +340,77 @@ def load_huggingface(name: str) -> Pretrained:
     missing = {key for key in info["missing_keys"] if not key.startswith("pooler.")}
     if missing:
         raise ValueError(f"{name} has no {', '.join(sorted(missing))}")
-    state = rename(model.state_dict(), "Hugging Face")
+    state: StateDict = rename(model.state_dict(), "Hugging Face")
     if info["missing_keys"]:
         state = {key: value for key, value in state.items() if not key.startswith("pre_logits.")}
-    preprocess = preprocess_of_huggingface(name, vars(processor))
-    classes = [] if headless else [config.id2label[number] for number in range(config.num_labels)]
+    if processor is None:
+        size = to_2tuple(config.image_size)
+        preprocess = Preprocess(size, size, "bilinear", (0.5,) * 3, (0.5,) * 3)
+        assumed = assumed_preprocess(preprocess)
+        warnings.warn(f"{name} has no {PROCESSOR}; assumed: {assumed}", stacklevel=2)
+    else:
+        preprocess = preprocess_of_huggingface(name, vars(processor))
+        check_same_size(name, config.image_size, preprocess.crop)
+        check_preprocess(name, preprocess, partial(run_processor, processor))
+    problem = "regression" if config.num_labels == 1 else config.problem_type  # as there
+    if problem in NO_CLASSES and not headless:
+        state = drop_head(name, state, NO_CLASSES[problem])
+    classes = [config.id2label[number] for number in range(config.num_labels)]
     num_heads, norm_eps = config.num_attention_heads, config.layer_norm_eps
-    return assemble(state, num_heads, preprocess, classes, norm_eps=norm_eps)
+    pretrained = assemble(name, state, num_heads, preprocess, classes, norm_eps=norm_eps)
+    check_outputs(name, pretrained.model, partial(run_huggingface, model.float(), state))
+    warn_of_unknown_names(name, pretrained.class_names)
+    return pretrained
 
 
-def preprocess_of_huggingface(name: str, settings: Mapping[str, Any]) -> Preprocess:
-    """Make the `Preprocess` of an image processor's settings; ValueError if it needs more."""
-    require_supported(
-        name,
-        settings,
-        resample=(2, 3),
-        do_resize=(True,),
-        do_center_crop=(None, False),
-        do_normalize=(True,),
+def check_description(folder: Path, config: Any) -> None:
+    """Raise ValueError if a folder's config names another model than its weights.
+
+    transformers would take memory for the model that the config names.
+    """
+    files = [*folder.glob("model*.safetensors"), *folder.glob("pytorch_model*.bin")]
+    if not files:  # of the hub
+        return
+    shapes = {key: shape for file in files for key, shape in read_shapes(file).items()}
+    sides = set(chain.from_iterable(shapes.values()))
+    depth = len({layer[1] for key in shapes if (layer := re.search(r"layer\.(\d+)\.", key))})
+    rows, columns = (side // config.patch_size for side in to_2tuple(config.image_size))
+    wanted = {
+        "hidden_size": (config.hidden_size, sides),
+        "intermediate_size": (config.intermediate_size, sides),
+        "num_hidden_layers": (config.num_hidden_layers, {depth}),
+        "image_size": (rows * columns + 1, sides),
+    }
+    if wrong := [name for name, (number, numbers) in wanted.items() if number not in numbers]:
+        names = ", ".join(f"{name} = {getattr(config, name)!r}" for name in wrong)
+        raise ValueError(f"{folder}: config.json does not describe the weights: {names}")
+
+
+def lacks_preprocessing(name: str) -> bool:
+    """Return whether a folder of Hugging Face's does not describe its preprocessing.
+
+    So it is where only the model was stored.
+    """
+    return Path(name).is_dir() and not any(
+        Path(name, file).exists() for file in (PROCESSOR, "processor_config.json")
     )
-    size = settings["size"]["height"], settings["size"]["width"]
-    interpolation = "bilinear" if settings["resample"] == 2 else "bicubic"
-    mean, std = settings["image_mean"], settings["image_std"]
-    return Preprocess(size, size, interpolation, mean, std)
+
+
+def run_processor(processor: Any, image: Image) -> Tensor:
+    """Return what an image processor of Hugging Face's makes of an image: (C, H, W)."""
+    return torch.as_tensor(processor(image, return_tensors="pt")["pixel_values"][0])
+
+
+def run_huggingface(model: Any, state: StateDict, images: Tensor) -> Tensor:
+    """Return the output of a model of Hugging Face's that is wanted of ours, with weights `state`.
+
+    That is the head's, if it is kept; else the pooler's, or that of the last norm.
+    """
+    if "head.weight" in state:
+        return model(images).logits
+    outputs = getattr(model, "vit", model)(images)
+    pooled = outputs.pooler_output if "pre_logits.0.weight" in state else None
+    return outputs.last_hidden_state[:, 0] if pooled is None else pooled
 
 
 def load_google(path: Path) -> Pretrained:
@@ -245,17 +420,25 @@ def load_google(path: Path) -> Pretrained:
     """
     try:
         with Path(path).open("rb") as raw, np.load(raw, allow_pickle=False) as file:
+            check_memory(path, sum(member.file_size for member in file.zip.infolist()))
             arrays = dict(file)
-    except (BadZipFile, ValueError, EOFError) as error:
+    except (AttributeError, BadZipFile, ValueError, EOFError) as error:  # an .npy has no .zip
+        if str(path) in str(error):
+            raise
         raise ValueError(f"{path} is cut short, or not an npz file: {error}") from error
     state = from_google(arrays)
     query = "Transformer/encoderblock_0/MultiHeadDotProductAttention_1/query/kernel"
     require_keys({**state, **arrays}, "token_embed.pos_embed", "patch_embed.proj.weight", query)
-    rows = math.isqrt(state["token_embed.pos_embed"].shape[1])
-    size = (rows * math.isqrt(state["patch_embed.proj.weight"].shape[1] // 3),) * 2
+    C, P = channels_and_side(torch.as_tensor(arrays["embedding/kernel"]).permute(3, 2, 0, 1))
+    try:
+        size = find_image_size(state["token_embed.pos_embed"].shape[1], "cls" in arrays, P)
+    except ValueError as error:
+        raise ValueError(f"{path} has {error}") from None
     num_heads = arrays[query].shape[1]  # (D, h, d)
-    preprocess = Preprocess(size, size, "bilinear", (0.5,) * 3, (0.5,) * 3)
-    return assemble(state, num_heads, preprocess, ())
+    preprocess = Preprocess(size, size, "bilinear", (0.5,) * C, (0.5,) * C)
+    pretrained = assemble(shown(path), state, num_heads, preprocess, ())
+    warn_of_assumptions(shown(path), pretrained.model, preprocess)
+    return pretrained
 
 
 LIBRARIES = {
@@ -267,6 +450,7 @@ LIBRARIES = {
 
 
 def assemble(
+    name: str,
     state: StateDict,
     num_heads: int | None,
     preprocess: Preprocess,
@@ -275,6 +459,7 @@ def assemble(
 ) -> Pretrained:
     """Make a model whose config follows from its weights' shapes.
 
+    name     : of the weights, for messages
     num_heads: None for the paper's
     fields   : of the config, what no shape has
     """
@@ -285,12 +470,15 @@ def assemble(
     if num_heads is None:
         raise ValueError(
             f"weights of width {D} do not show the number of heads: "
-            "give num_heads (train --set num_heads=N)"
+            "give num_heads, load_pretrained(PATH, num_heads=N) or train --set num_heads=N, "
+            "or the folder, if a config.json is beside the file"
         )
     pre_logits, hidden = state.get("pre_logits.0.weight"), len(state["blocks.0.mlp.fc1.bias"])
     ratio = hidden / D
     if int(D * ratio) != hidden:  # 120 / 88 is too small
         ratio = math.nextafter(ratio, math.inf)
+    if len(state.get("head.bias", ())) == 1:
+        state = drop_head(name, state, "a single number, and no classes")
     classes = len(state.get("head.bias", ()))
     config = ViTConfig(
         image_size=preprocess.crop,
@@ -305,18 +493,18 @@ def assemble(
         representation_size=None if pre_logits is None else len(pre_logits),
         **fields,
     )
-    model = ViT(config)
-    fill(model, state)
-    names = class_names or [f"class {number}" for number in range(classes)]
-    return Pretrained(model.eval(), preprocess, tuple(names))
+    model = build_model(config, state, preprocess)
+    names = list(class_names) or [f"class {number}" for number in range(classes)]
+    return Pretrained(model.eval(), preprocess, tuple(names if classes else ()))
 
 
-def require_supported(name: str, settings: Mapping[str, Any], **values: tuple[Any, ...]) -> None:
-    """Raise ValueError if weights need something that `Preprocess` or `ViT` does not implement."""
-    needed = {key: settings.get(key) for key in values if settings.get(key) not in values[key]}
-    if needed:
-        entries = ", ".join(f"{key} = {value!r}" for key, value in needed.items())
-        raise ValueError(f"{name} needs what is not implemented here: {entries}")
+def check_same_size(name: str, image_size: Any, crop: tuple[int, ...]) -> None:
+    """Raise ValueError if images are prepared in another size than the model's."""
+    size = to_2tuple(tuple(image_size) if isinstance(image_size, list) else image_size)
+    if size != tuple(crop):
+        raise ValueError(
+            f"{name} has position embeddings for images of {size}, but prepares them as {crop}"
+        )
 
 
 def require_keys(state: StateDict, *keys: str) -> None:
@@ -341,13 +529,37 @@ def refuse_code(name: str) -> Iterator[None]:
 
 
 @contextmanager
+def name_source(name: str | Path) -> Iterator[None]:
+    """Raise errors about a file or folder as one line that names it."""
+    try:
+        yield
+    except (OSError, ImportError, Warning):  # whose messages say what is missing, or assumed
+        raise
+    except Exception as error:  # torch, safetensors and transformers raise many kinds
+        if isinstance(error, ValueError) and str(name) in str(error):
+            raise
+        cause = "" if isinstance(error, ValueError) else f" {ODD}"
+        raise ValueError(f"{shown(name)}{cause}: {one_line(error)}") from error
+
+
+def one_line(error: BaseException) -> str:
+    """Return what an error says, or at least its kind, in one line of at most 300 characters."""
+    return " ".join(str(error).split())[:300] or type(error).__name__
+
+
+@contextmanager
 def explain_download(source: str, place: str) -> Iterator[None]:
-    """Raise an OSError that says what else can be done if weights cannot be downloaded or read."""
+    """Raise an OSError that says what else can be done if weights cannot be downloaded or read.
+
+    place: where a file can be put by hand; empty if it is there
+    """
     try:
         yield
     except (OSError, RuntimeError, UnpicklingError) as error:  # RuntimeError: a wrong hash
-        raise OSError(
-            f"could not get {source}: {type(error).__name__}: {str(error)[:300]}\n"
-            f"By hand: put the file {place}. "
-            "Without a network there are the models of this series: load_pretrained('ours:...')."
-        ) from error
+        message = f"could not get {source}: {type(error).__name__}: {one_line(error)}"
+        if place:
+            message += (
+                f"\nBy hand: put the file {place}. Without a network there are the models of "
+                "this series: load_pretrained('ours:...')."
+            )
+        raise OSError(message) from error

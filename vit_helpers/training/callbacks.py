@@ -1,6 +1,6 @@
 """What `fit` calls before, after and between epochs and steps: reports, and what you write."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.optim.lr_scheduler import LambdaLR
 
 from vit_helpers.distributed import is_main_process
-from vit_helpers.training.diagnosis import diagnose
+from vit_helpers.training.diagnosis import diagnose, known_of
 from vit_helpers.training.measurements import Epoch, print_epoch
 from vit_helpers.training.recipe import Recipe
 
@@ -61,10 +61,13 @@ class Report(Callback):
     """Prints a line for each epoch, and at the end a diagnosis, in the first of all processes.
 
     function: called with each `Epoch` instead; then there is no diagnosis
+    known   : what the diagnosis need not ask for, see `diagnose`, besides what the recipe tells
     """
 
-    def __init__(self, function: Callable[[Epoch], object] | None = None) -> None:
-        self.function = function
+    def __init__(
+        self, function: Callable[[Epoch], object] | None = None, known: Collection[str] = ()
+    ) -> None:
+        self.function, self.known = function, known
 
     def on_epoch_end(self, run: Run) -> None:
         if is_main_process():
@@ -73,4 +76,4 @@ class Report(Callback):
 
     def on_fit_end(self, run: Run) -> None:
         if is_main_process() and self.function is None:
-            print(diagnose(run.history))
+            print(diagnose(run.history, {*self.known, *known_of(run.recipe)}))

@@ -122,7 +122,11 @@ def load_checkpoint(path: str | PathLike[str]) -> State:
         raise ValueError(
             f"{file} is not a checkpoint of this package: it lacks {', '.join(missing)}"
         )
-    return state | {"history": [Epoch.from_row(row) for row in state["history"]]}
+    try:
+        history = [Epoch.from_row(row) for row in state["history"]]
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
+        raise ValueError(f"{file} has another kind of history: {error!r}{hint}") from error
+    return state | {"history": history}
 
 
 def restore(state: State, run: Run) -> None:

@@ -2,11 +2,12 @@
 
 import math
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from vit_helpers.training.measurements import UNKNOWN, Epoch, Score
+from vit_helpers.training.recipe import Recipe
 
 CONSTANT = 0.98  # fraction of the validation images that get one and the same prediction
 FEW = 30  # validation images, which may get the same class by chance
@@ -20,7 +21,8 @@ GAP = 0.1  # between training and validation accuracy
 RISEN = 1.1  # times its lowest: a validation loss so high shows that a gap is not chance
 POOR = 0.9  # training accuracy
 TEXTS = Path(__file__).with_suffix(".toml").read_text(encoding="utf-8")
-ADVICE = tomllib.loads(TEXTS)  # {symptom: what to try}
+ADVICE = tomllib.loads(TEXTS)  # {symptom: {"seen": text, "advice": [(needless if, text), ...]}}
+L2 = ("adam_l2", "adam_coupled")  # optimizers with the decay as a penalty inside Adam
 
 
 class Diagnosis(NamedTuple):
@@ -33,13 +35,17 @@ class Diagnosis(NamedTuple):
         return f"{self.symptom}: {self.advice}"
 
 
-def diagnose(history: Sequence[Epoch | Mapping[str, Any]]) -> Diagnosis:
+def diagnose(
+    history: Sequence[Epoch | Mapping[str, Any]], known: Collection[str] = ()
+) -> Diagnosis:
     """Name the symptom of a run from its history, the most serious first.
 
     history: what `fit` returns, or rows of it (see `Epoch.to_row`)
+    known  : names in diagnosis.toml of what need not be asked, see `known_of`
     returns: `Diagnosis`; its symptom is "not finite", "softmax twice", "constant prediction",
              "stuck at ln K", "stuck at ln(COUNT)" for another count that the run knows,
-             "no better than guessing", "overfitting", "underfitting", "not validated" or "healthy"
+             "no better than guessing", "overfitting", "unclear" (overfitting or chance),
+             "underfitting", "not validated" or "healthy"
     raises : ValueError when the history is empty
 
     Differences that chance alone could produce in a validation split of this size are not reported.
@@ -65,9 +71,43 @@ def diagnose(history: Sequence[Epoch | Mapping[str, Any]]) -> Diagnosis:
         "value": value,
         "ln": math.log(max(value, 1)),
         "shares": f", or {guess:.2f} by their shares" if 0 < guess < ln_k - 0.01 else "",
+        "chance": describe_chance(score_of(last)),
     }
     symptom = find_symptom(last, count, score_of(best).loss)
-    return Diagnosis(symptom.format(count=count), ADVICE[symptom].format(**words))
+    answered = {*known}
+    if has_learned(last):
+        answered.add("labels")
+    if score_of(last).loss >= RISEN * score_of(best).loss:
+        answered.add("risen")
+    texts = [ADVICE[symptom]["seen"]]
+    texts += [text for name, text in ADVICE[symptom]["advice"] if name not in answered]
+    advice = " ".join(text if text.endswith("?") else f"{text}." for text in texts)
+    return Diagnosis(symptom.format(count=count), advice.removesuffix(".").format(**words))
+
+
+def known_of(recipe: Recipe) -> set[str]:
+    """Name what a recipe tells, so that `diagnose` need not ask for it."""
+    known = set() if recipe.optimizer in L2 else {"l2"}
+    return known | ({"warm-up"} if recipe.warmup else set())
+
+
+def describe_chance(score: Score) -> str:
+    """Say how much of an accuracy may be chance; nothing if the number of images is unknown."""
+    if not score.images:
+        return ""
+    error = margin(score.accuracy, score.images)
+    return f" ({score.images:,} images show the accuracy to within {error:.2f})"
+
+
+def has_learned(epoch: Epoch) -> bool:
+    """Say whether accuracies show that labels belong to images: then a data set is merely hard."""
+    score, train = score_of(epoch), epoch.train
+    if not score.images:
+        return False
+    share = score.largest_class
+    learned = train.images > 0 and train.accuracy > share + margin(share, train.images, errors=3)
+    likely = score.accuracy > share + margin(share, score.images, errors=1)
+    return not is_chance(epoch) or (learned and likely)
 
 
 def find_symptom(epoch: Epoch, count: str, lowest: float) -> str:
@@ -96,11 +136,14 @@ def find_symptom(epoch: Epoch, count: str, lowest: float) -> str:
         return "stuck at ln K"
     if score.images and chance and largest <= RARE and not train.accuracy >= POOR:
         return "no better than guessing"
-    gap = GAP + (margin(score.accuracy, score.images) if score.loss < RISEN * lowest else 0)
-    if train.accuracy - score.accuracy >= gap:
+    ahead, risen = train.accuracy - score.accuracy, score.loss >= RISEN * lowest
+    error = margin(score.accuracy, score.images, errors=1)
+    if ahead >= GAP + (0 if risen else 2 * error):
         return "overfitting"
-    highest = score.accuracy + margin(score.accuracy, score.images, errors=3)
-    if train.accuracy < POOR and not highest >= POOR:
+    poor = train.accuracy < POOR and not score.accuracy + 3 * error >= POOR
+    if ahead >= GAP + error or (poor and (ahead >= GAP or risen)):
+        return "unclear"
+    if poor:
         return "underfitting"
     return "healthy" if epoch.validation else "not validated"
 
@@ -126,7 +169,7 @@ def guess_loss(epoch: Epoch) -> float:
 
 
 def margin(share: float, images: int, errors: float = 2) -> float:
-    """Return two standard errors of a fraction of so many images; 0 if their number is unknown."""
+    """Return standard errors of a fraction of so many images; 0 if their number is unknown."""
     return errors * math.sqrt(share * (1 - share) / images) if images else 0.0
 
 
@@ -144,11 +187,13 @@ def is_chance(epoch: Epoch) -> bool:
 def is_stuck(epoch: Epoch) -> bool:
     """Say whether the loss is that of a constant prediction, although lower is possible.
 
-    It is not stuck where validation is accurate.
+    It is not stuck where validation is accurate, unless its loss is that of a constant prediction,
+    too: then classes are told apart by tiny margins, as when a trained model hardly moves.
     """
     train, evidence = epoch.train, epoch.evidence
     guess, least = guess_loss(epoch), evidence.least_loss
-    learned = score_of(epoch).accuracy >= POOR and not is_chance(epoch)
+    score = score_of(epoch)
+    learned = score.accuracy >= POOR and not is_chance(epoch) and not score.loss >= STUCK * guess
     # the loss of the first step is measured before it
     untrained = epoch.number == 1 and 0 < train.images <= evidence.batch_size
     has_room = guess - least >= ROOM
@@ -163,7 +208,7 @@ def stuck_count(epochs: Sequence[Epoch]) -> tuple[str, int] | None:
     last = epochs[-1]
     images, size, score = last.train.images, last.evidence.batch_size, score_of(last)
     learned = score.accuracy > 0 and not is_chance(last)
-    if len(epochs) < 2 or not images or last.evidence.guess_loss or learned:
+    if len(epochs) < 2 or not (images and size) or last.evidence.guess_loss or learned:
         return None
     full = images // size
     rest = images - full * size  # of the images, in a last batch that is smaller

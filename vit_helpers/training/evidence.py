@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from vit_helpers.distributed import all_gather, all_reduce_sum, world_size
+from vit_helpers.distributed import all_gather, all_reduce_sum, unwrap, world_size
 from vit_helpers.training.callbacks import Callback, Run
 from vit_helpers.training.measurements import Evidence, is_logits
 
@@ -58,7 +58,7 @@ class CollectEvidence(Callback):
             self.num_classes,
             all_alike and self.num_classes > 0,
             int(sizes.max()),
-            getattr(getattr(run.model, "config", None), "num_tokens", 0),
+            getattr(getattr(unwrap(run.model), "config", None), "num_tokens", 0),
         )
         if self.targets is not None:
             shares = all_gather(self.targets[None]).sum(0).cpu() / images

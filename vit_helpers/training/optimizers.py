@@ -11,6 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from vit_helpers.distributed import plain_name, unwrap
+
 # a x + b x^3 + c x^5, applied five times, moves singular values in 0 .. 1 to about 1
 QUINTIC = (3.4445, -4.7750, 2.0315)
 MOMENTUM = 0.95
@@ -23,20 +25,41 @@ def param_groups(
     """Group parameters by learning rate and decay: matrices, vectors, tokens, if there are any.
 
     The shape tells them apart: class token and position embeddings are (1, T, D), a bias or a norm
-    has one axis, and the rest are matrices and kernels. Only those decay.
+    has one axis, and the rest are matrices and kernels. Only those decay, but for what a module
+    names in a method `no_weight_decay`, as in timm.
     token_lr_mult: the tokens' learning rate divided by lr
     """
+    excluded = without_decay(model)
     matrices: Group = {"params": [], "lr": lr, "weight_decay": weight_decay}
     vectors: Group = {"params": [], "lr": lr, "weight_decay": 0.0}
     tokens: Group = {"params": [], "lr": token_lr_mult * lr, "weight_decay": 0.0}
     for p in model.parameters():
         if p.ndim == 3 and p.shape[0] == 1:
             tokens["params"].append(p)
-        elif p.ndim < 2:
+        elif p.ndim < 2 or p in excluded:
             vectors["params"].append(p)
         else:
             matrices["params"].append(p)
     return [group for group in (matrices, vectors, tokens) if group["params"]]
+
+
+def without_decay(model: nn.Module) -> set[nn.Parameter]:
+    """Collect the parameters that a model's modules name in a method `no_weight_decay`."""
+    excluded = set[nn.Parameter]()
+    for module in unwrap(model).modules():
+        if callable(names := getattr(module, "no_weight_decay", None)):
+            own = {plain_name(name): p for name, p in module.named_parameters()}
+            excluded |= {own[name] for name in names() if name in own}
+    return excluded
+
+
+def output_layer(model: nn.Module) -> nn.Module:
+    """Find the head of a model, wrapped or not: `head`, or else its last linear layer."""
+    model = unwrap(model)
+    if isinstance(head := getattr(model, "head", None), nn.Module):
+        return head
+    layers = [module for module in model.modules() if isinstance(module, nn.Linear)]
+    return layers[-1] if layers else nn.Identity()
 
 
 def adamw(
@@ -97,12 +120,15 @@ def one_group(optimizer: str, model: nn.Module, token_lr_mult: float) -> Iterabl
 def muon(
     model: nn.Module, lr: float, weight_decay: float, token_lr_mult: float = 1.0
 ) -> torch.optim.Optimizer:
-    """Make Muon for every matrix except the head's, AdamW as in `adamw` for everything else."""
-    hidden = {
-        p: None
-        for name, p in model.named_parameters()
-        if p.ndim == 2 and not name.startswith("head")
-    }
+    """Make Muon for every matrix but those of the head and of embeddings, AdamW for the rest.
+
+    AdamW is that of `adamw`, also for matrices that it does not decay.
+    """
+    excluded = without_decay(model) | set(output_layer(model).parameters())
+    for module in model.modules():
+        if isinstance(module, nn.Embedding):  # its rows are vectors
+            excluded |= set(module.parameters())
+    hidden = {p: None for p in model.parameters() if p.ndim == 2 and p not in excluded}
     groups = param_groups(model, lr, weight_decay, token_lr_mult)
     for group in groups:
         group["params"] = [p for p in group["params"] if p not in hidden]

@@ -22,6 +22,7 @@ from vit_helpers.data.augment import (
     random_erase,
     random_flip,
 )
+from vit_helpers.data.images import check_white
 from vit_helpers.data.registry import SOURCES
 from vit_helpers.data.splits import sample_rows
 from vit_helpers.encoder import Block
@@ -80,6 +81,7 @@ class RunSettings:
 
     data      : name of the data set, as for `load`
     split     : how a folder is divided, "hash" or "exact" (`data.folders`)
+    white     : the value of white in a folder's gray images of more than 8 bits; None to find it
     model     : size of the model with its patch side, as in "mini/2"
     shape     : fields of `ViTConfig` that differ from it
     recipe    : how it is trained
@@ -105,6 +107,7 @@ class RunSettings:
 
     data: str = "digits"
     split: str = "hash"
+    white: float | None = None
     model: str = "mini/2"
     shape: Mapping[str, Any] = field(default_factory=dict)
     recipe: Recipe = Recipe()  # noqa: RUF009  frozen
@@ -137,6 +140,7 @@ class RunSettings:
         lowest |= {name: 1 for name in ("images", "patience") if getattr(self, name) is not None}
         for name, least in lowest.items():  # numpy's integers become Python's
             object.__setattr__(self, name, check_int(name, getattr(self, name), least))
+        check_white(self.white)
         if self.weights is not None:
             self.check_weights()
         elif self.network == "vit":
@@ -321,14 +325,16 @@ def load_data(
     """
     name, wanted = settings.data, settings.image_size
     kind = name.partition(":")[0]
-    if kind == "folder":
-        options["split"] = settings.split
-    elif settings.split != "hash" or options:
-        raise ValueError(
-            f"{name} is already divided into splits: "
-            "split, skip_broken and cache are options for folder:PATH"
-        )
     size, source = wanted or image_size, SOURCES.get(kind)
+    if kind == "folder":
+        options |= {"split": settings.split, "white": settings.white}
+    elif source and (settings.split != "hash" or settings.white or options):
+        raise ValueError(
+            f"{name} is already divided into splits and read: "
+            "split, white, skip_broken and cache are options for folder:PATH"
+        )
+    if source is None:
+        options = {}  # for an unknown name, which the error is about
     if size and source is not None and source.resizes:
         height, width = size
         if height != width:
