@@ -403,7 +403,9 @@ def test_slides_of_a_notebook(tmp_path, chromium):
 # What the command refuses, and a repository that is published
 
 
-TO_OTHERS = r"\[([^][]*)\]\((?:\.\./)?(?!01)\d\d_\w+\.ipynb(?:#[^)]*)?\)"  # links to other pages
+TO_OTHERS = (
+    r"\[([^][]*)\]\((?:\.\./|further/)?(?!01)\d\d_\w+\.ipynb(?:#[^)]*)?\)"  # links to other pages
+)
 
 
 @pytest.fixture
