@@ -93,13 +93,15 @@ POINTS = {100: (0.4, 0.5, 0.55), 1000: (0.5, 0.6, 0.65)}
 
 
 def test_ways_have_their_interval_their_name_and_marks_that_need_no_color():
-    fig = draw_ways(dict.fromkeys(WAYS, POINTS), (0.3, "a guess"), (1000, 0.7, "longer")).figure
+    longer = (1000, (0.66, 0.7, 0.77), "longer")
+    fig = draw_ways(dict.fromkeys(WAYS, POINTS), (0.3, "a guess"), longer).figure
     (ax,) = fig.axes
     assert set(WAYS) | {"a guess", "(□ longer)"} <= set(texts(fig))
     marks = [line.get_marker() for line in ax.lines if line.get_marker() not in ("None", None)]
     assert len(set(marks[:4])) == 4
     ends = [line.get_ydata() for line in ax.lines if len(line.get_xdata()) == 2]
     assert any(list(end) == [0.4, 0.55] for end in ends)
+    assert any(list(end) == [0.66, 0.77] for end in ends)
 
 
 def test_the_title_says_how_many_labels_are_saved_only_where_that_is_so():

@@ -177,13 +177,13 @@ def draw_frames(panels: Mapping[str, Tensor]) -> Picture:
 def draw_ways(
     ways: Mapping[str, Mapping[int, Interval]],
     floor: tuple[float, str],
-    longer: tuple[int, float, str] | None = None,
+    longer: tuple[int, Interval, str] | None = None,
 ) -> Picture:
     """Draw test accuracies against the number of labels, with 95% intervals, names at the lines.
 
     ways  : {way: {labels: (low, mean, high)}}, a way by its name in `WAYS`
     floor : the accuracy of a constant answer, and its name
-    longer: labels and accuracy of another run from scratch, drawn hollow, and its name
+    longer: labels and interval of other runs from scratch, drawn hollow, and their name
     """
     fig, ax = style.new_figure(9, 4.2)
     sizes = list(next(iter(ways.values())))
@@ -196,12 +196,13 @@ def draw_ways(
             ax.plot([place, place], [low, high], color=color, linewidth=2)
         write(ax, 1.12 * sizes[-1], means[-1], way, ha="left", color=color)
     if longer:
-        labels, accuracy, name = longer
+        labels, (low, mean, high), name = longer
         color, marker = WAYS["from scratch"]
-        look = {"markersize": 8, "markerfacecolor": "white", "color": color}
-        ax.plot(1.035**-3 * labels, accuracy, marker, **look)
-        place = 1.12 * sizes[-1], ways["from scratch"][labels][1] - 0.02
-        write(ax, *place, f"(□ {name})", ha="left", color=color)
+        place = 0.8 * labels  # beside the lines' ends
+        ax.plot([place, place], [low, high], color=color, linewidth=2)
+        ax.plot(place, mean, marker, markersize=8, markerfacecolor="white", color=color)
+        level = ways["from scratch"][labels][1] - 0.02
+        write(ax, 1.12 * sizes[-1], level, f"(□ {name})", ha="left", color=color)
     level, name = floor
     ax.axhline(level, color=style.LINE, linestyle=":")
     write(ax, sizes[0], level + 0.008, name, ha="left")
