@@ -129,12 +129,13 @@ def test_centers_are_marked_where_they_are_read():
     assert "edges: from -0.25 to 1.75; corners: from 0.00 to 2.00" in picture.alt
 
 
-def test_leads_have_a_mark_for_each_pretrained_model():
+def test_leads_have_a_mark_for_each_pretrained_model_and_the_stored_one_is_filled():
     lead = {100: (1.0, 5.0, 9.0), 300: (4.0, 6.0, 8.0)}
     picture = draw_leads({"Photos": {"0": lead, "1": lead, "2": lead}, "Digits": {"0": lead}})
     photos, digits = picture.figure.axes
-    marks = [{line.get_marker() for line in ax.lines} - {"None"} for ax in (photos, digits)]
-    assert [len(found) for found in marks] == [3, 1]
+    marks = [[line for line in ax.lines if line.get_marker() == "o"] for ax in (photos, digits)]
+    hollow = [[line.get_markerfacecolor() == "white" for line in found] for found in marks]
+    assert hollow == [[False] * 2 + [True] * 4, [False] * 2]
     assert "Photos, 3 models: 5.0 to 6.0 points" in picture.alt
 
 

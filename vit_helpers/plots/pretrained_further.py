@@ -15,7 +15,6 @@ from vit_helpers.plots.images import draw_box
 from vit_helpers.plots.pretrained import WAYS, Interval
 
 GRAYS = colormaps["gray"].resampled(48)  # few, so that smooth pictures stay small files
-MARKS = "osD^v"
 
 
 def draw_rates(factors: Mapping[str, Sequence[float]]) -> Picture:
@@ -72,17 +71,18 @@ def draw_leads(leads: Mapping[str, Mapping[str, Mapping[int, Interval]]]) -> Pic
 
     leads: {task: {pretrained model: {labels: (low, mean, high)}}}, the stored model first
     """
+    color, marker = WAYS["full"]
     fig, axes = style.new_figure(9, 3.4, ncols=len(leads), squeeze=False)
     style.title_figure(fig, "Each pretrained model is ahead of training from scratch")
     ends = []
     for ax, (task, models) in zip(axes[0], leads.items(), strict=True):
         sizes = list(next(iter(models.values())))
-        for i, (_, points) in enumerate(models.items()):
-            color = style.SERIES[i % len(style.SERIES)]
+        for i, points in enumerate(models.values()):
             for x, (low, mean, high) in enumerate(points.values()):
                 place = x + 0.2 * (i - (len(models) - 1) / 2)
                 ax.plot([place, place], [low, high], color=color, linewidth=2)
-                ax.plot(place, mean, MARKS[i], color=color, markersize=8)
+                fill = "white" if i else color
+                ax.plot(place, mean, marker, color=color, markerfacecolor=fill, markersize=8)
         ax.axhline(0, color=style.LINE, linewidth=1)
         ax.set_xticks(range(len(sizes)), [f"{labels:,}" for labels in sizes])
         ax.set_xlim(-0.5, len(sizes) - 0.5)
@@ -94,7 +94,7 @@ def draw_leads(leads: Mapping[str, Mapping[str, Mapping[int, Interval]]]) -> Pic
         line for models in leads.values() for points in models.values() for line in points.values()
     ]
     lowest = min(low for low, _, _ in lines)
-    fig.supxlabel("● the stored model, ■ ◆ the same pretraining from other seeds", fontsize=12)
+    fig.supxlabel("● the stored model, ○ the same pretraining from other seeds", fontsize=12)
     return Picture(
         fig,
         "The lead of full fine-tuning over training from scratch, for several pretrained models.",
