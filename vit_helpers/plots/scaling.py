@@ -191,6 +191,20 @@ def title_above_legend(ax: Axes, title: str) -> None:
     ax.set_title(title, loc="left", fontsize=style.TEXT_SIZE + 1, color=style.TEXT, pad=32)
 
 
+def stack_sums(
+    ax: Axes, rows: Mapping[str, Mapping[str, float]], digits: int, title: str, unit: str
+) -> str:
+    """Draw the bars of `stack_bars` with a sum at each end, and return the sums as a text."""
+    stack_bars(ax, rows, digits)
+    sums = {name: sum(parts.values()) for name, parts in rows.items()}
+    for y, total in enumerate(sums.values()):
+        text = {"va": "center", "fontsize": style.TEXT_SIZE - 1, "color": style.TEXT}
+        ax.text(total, y, f" {total:.{digits}f} in all", **text)
+    style.style_axes(ax, None, unit).set_xlim(0, 1.18 * max(sums.values()))
+    title_above_legend(ax, title)
+    return ", ".join(f"{name} {total:.{digits}f}" for name, total in sums.items())
+
+
 def draw_memory(need: Mapping[str, float], batch: int) -> Picture:
     """Draw what is in memory during a training step, as areas on top of each other.
 

@@ -10,7 +10,7 @@ from vit_helpers.plots import style
 from vit_helpers.plots.canvas import arrow, fill_cell, frame, new_canvas, write
 from vit_helpers.plots.encoder import ATTENTION
 from vit_helpers.plots.figure import Picture
-from vit_helpers.plots.scaling import stack_bars, title_above_legend
+from vit_helpers.plots.scaling import stack_sums
 
 PITCH = 1.75  # from one row of cells to the next, so that arrows have room between them
 
@@ -123,14 +123,7 @@ def draw_sharded_memory(rows: Mapping[str, Mapping[str, float]]) -> Picture:
     rows: {name: {"weights", "gradients", "optimizer", "activations"} in GiB}
     """
     fig, ax = style.new_figure(9, 1.5 + 0.5 * len(rows))
-    stack_bars(ax, rows, 0)
-    totals = {name: sum(parts.values()) for name, parts in rows.items()}
-    for y, total in enumerate(totals.values()):
-        text = {"va": "center", "fontsize": style.TEXT_SIZE - 1, "color": style.TEXT}
-        ax.text(1.01 * total, y, f" {total:.0f} in all", **text)
-    style.style_axes(ax, None, "GiB on each GPU").set_xlim(0, 1.18 * max(totals.values()))
-    title_above_legend(ax, "Sharding divides all but the activations")
-    told = ", ".join(f"{name} {total:.0f}" for name, total in totals.items())
+    told = stack_sums(ax, rows, 0, "Sharding divides all but the activations", "GiB on each GPU")
     return Picture(
         fig,
         "What each GPU has to hold for a training that is sharded over several GPUs.",

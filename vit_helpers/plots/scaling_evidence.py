@@ -8,7 +8,7 @@ from matplotlib.lines import Line2D
 from vit_helpers.plots import style
 from vit_helpers.plots.encoder import ATTENTION, OTHER
 from vit_helpers.plots.figure import Picture
-from vit_helpers.plots.scaling import stack_bars, title_above_legend
+from vit_helpers.plots.scaling import stack_sums
 
 REST = "all else in a block"
 # Of a comparison: name, color and mark where it was always faster, where rounds do not agree, and
@@ -75,14 +75,9 @@ def draw_batches(rows: Mapping[str, Mapping[str, float]]) -> Picture:
     rows: {name: {"weights", "gradients", "optimizer", "activations"} in GiB}
     """
     fig, ax = style.new_figure(9, 1.3 + 0.42 * len(rows))
-    stack_bars(ax, rows, 1)
-    totals = {name: sum(parts.values()) for name, parts in rows.items()}
-    for y, total in enumerate(totals.values()):
-        text = {"va": "center", "fontsize": style.TEXT_SIZE - 1, "color": style.TEXT}
-        ax.text(total, y, f" {total:.1f} in all", **text)
-    style.style_axes(ax, None, "GiB in float32").set_xlim(0, 1.18 * max(totals.values()))
-    title_above_legend(ax, "Activations grow with the batch, the rest stays")
-    told = ", ".join(f"{name} {total:.1f}" for name, total in totals.items())
+    told = stack_sums(
+        ax, rows, 1, "Activations grow with the batch, the rest stays", "GiB in float32"
+    )
     return Picture(
         fig,
         "The memory that training needs, in four parts, for two models and several batches.",
