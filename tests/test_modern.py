@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+import timm
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -289,3 +290,47 @@ def test_a_block_of_ones_own_beside_newer_parts_is_refused():
 def test_what_does_not_exist_is_refused(newer, message):
     with pytest.raises(ValueError, match=message):
         replace(PLAIN, **newer)
+
+
+# Published models. A position of the class token and biases of keys are what we have beyond them
+
+
+PUBLISHED = {  # timm's, and what ours has more in numbers of D
+    "DeiT III-S/16": ("deit3_small_patch16_224", 1),
+    "DeiT III-M/16": ("deit3_medium_patch16_224", 1),
+    "DeiT III-H/14": ("deit3_huge_patch14_224", 1),
+    "DINOv2-S/14": ("vit_small_patch14_dinov2", 0),
+    "DINOv2-g/14": ("vit_giant_patch14_dinov2", 0),
+    "DINOv2 with registers-B/14": ("vit_base_patch14_reg4_dinov2", 1),
+    "DINOv2 with registers-g/14": ("vit_giant_patch14_reg4_dinov2", 1),
+    "SigLIP-B/16": ("vit_base_patch16_siglip_224", 0),
+    "SigLIP-So400m/14": ("vit_so400m_patch14_siglip_224", 0),
+    "DINOv3-S/16": ("vit_small_patch16_dinov3_qkvb", 12),
+    "DINOv3-S+/16": ("vit_small_plus_patch16_dinov3_qkvb", 12),
+    "DINOv3-H+/16": ("vit_huge_plus_patch16_dinov3_qkvb", 32),
+    "DINOv3-7B/16": ("vit_7b_patch16_dinov3", 3 * 40),
+}
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_published_models_have_as_many_weights(name):
+    published, more = PUBLISHED[name]
+    with torch.device("meta"):
+        ours, theirs = ViT(ViTConfig.from_name(name)), timm.create_model(published)
+    count, wanted = (sum(p.numel() for p in model.parameters()) for model in (ours, theirs))
+    assert count == wanted + more * ours.config.embed_dim
+    assert ours.config.num_heads == theirs.blocks[0].attn.num_heads
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("DINOv3-S/14", "'DINOv3-S/14', known: DINOv3-S/16, DINOv3-S"),
+        ("DINOv4-S/16", "'DINOv4-S/16', known: mini, Ti, S, B, L, H, .*, and DeiT III-S/16"),
+        ("7B/16", "'7B/16', known: mini"),
+        ("-B/16", "'-B/16', known: mini"),
+    ],
+)
+def test_unknown_models_are_named_with_the_known(name, message):
+    with pytest.raises(ValueError, match=message):
+        ViTConfig.from_name(name)

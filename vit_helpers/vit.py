@@ -32,6 +32,44 @@ SIZES: dict[str, dict[str, int]] = {
     "L": {"depth": 24, "embed_dim": 1024, "num_heads": 16},
     "H": {"depth": 32, "embed_dim": 1280, "num_heads": 16},
 }
+# Sizes that later models added; "g" and "S+", "H+", "7B" have gated MLPs
+LATER_SIZES: dict[str, dict[str, Any]] = {
+    "S+": {**SIZES["S"], "mlp_layer": "swiglu"},
+    "M": {"depth": 12, "embed_dim": 512, "num_heads": 8},
+    "So400m": {"depth": 27, "embed_dim": 1152, "num_heads": 16, "mlp_ratio": 4304 / 1152},
+    "H+": {**SIZES["H"], "num_heads": 20, "mlp_layer": "swiglu"},
+    "g": {
+        **{"depth": 40, "embed_dim": 1536, "num_heads": 24},
+        **{"mlp_ratio": 4096 / 1536, "mlp_layer": "swiglu"},
+    },
+    "7B": {
+        **{"depth": 40, "embed_dim": 4096, "num_heads": 32},
+        **{"mlp_ratio": 2.0, "mlp_layer": "swiglu"},
+    },
+}
+# Later models: what differs from the paper's, and their sizes with their patch sides
+FAMILIES: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
+    "DeiT III": ({"init_values": 1e-6}, ("S/16", "M/16", "B/16", "L/16", "H/14")),  # 2204.07118
+    "DINOv2": (  # arXiv 2304.07193
+        {"image_size": 518, "init_values": 1e-5, "num_classes": 0},
+        ("S/14", "B/14", "L/14", "g/14"),
+    ),
+    "DINOv2 with registers": (  # arXiv 2309.16588
+        {"image_size": 518, "init_values": 1e-5, "num_classes": 0, "reg_tokens": 4},
+        ("S/14", "B/14", "L/14", "g/14"),
+    ),
+    "SigLIP": (  # arXiv 2303.15343
+        {"class_token": False, "pool": "map", "mlp_layer": "gelu_tanh", "num_classes": 0},
+        ("B/16", "L/16", "So400m/14"),
+    ),
+    "DINOv3": (  # arXiv 2508.10104
+        {
+            **{"positions": "rotary", "reg_tokens": 4, "init_values": 1e-5},
+            **{"norm_eps": 1e-5, "num_classes": 0},
+        },
+        ("S/16", "S+/16", "B/16", "L/16", "H+/16", "7B/16"),
+    ),
+}
 POOLS = ("cls", "avg", "map", "none")
 OWN_BLOCKS = (Block, ModernBlock)  # that a config describes
 BLOCK_FIELDS = ("init_values", "mlp_layer", "norm_layer", "qk_norm")  # that `Block` does not have
@@ -131,16 +169,20 @@ class ViTConfig:
     def from_name(cls, name: str, **changes: Any) -> Self:
         """A size of the paper with its patch size, "B/16", and any other field changed.
 
-        raises: ValueError for an unknown size, with a list of the known ones
+        Or a later model, "DINOv3-S/16", see `FAMILIES`, with the image size of its weights.
+        raises: ValueError for an unknown model, with a list of the known ones
 
         >>> ViTConfig.from_name("L/32", num_classes=3).embed_dim
         1024
+        >>> ViTConfig.from_name("DINOv3-S/16").num_tokens
+        201
         """
-        size, _, patch = str(name).partition("/")
-        if size not in SIZES or not patch.isdecimal():
-            known = f"{', '.join(SIZES)}, each with a patch side, as in B/16"
-            raise ValueError(f"unknown model {name!r}, known: {known}")
-        fields: dict[str, Any] = {"patch_size": int(patch), **SIZES[size], **changes}
+        family, dash, model = str(name).rpartition("-")
+        size, _, patch = model.partition("/")
+        later, models = FAMILIES.get(family, ({}, ()))
+        if model not in models if dash else size not in SIZES or not patch.isdecimal():
+            raise ValueError(f"unknown model {name!r}, known: {known_models(family)}")
+        fields = {**later, **{**SIZES, **LATER_SIZES}[size], "patch_size": int(patch), **changes}
         return cls(**fields)
 
     @property
@@ -278,6 +320,14 @@ def block_of(config: ViTConfig) -> partial[Block] | partial[ModernBlock]:
     elif all(value == getattr(ViTConfig, name) for name, value in newer.items()):
         return partial(Block, **paper)
     return partial(ModernBlock, **paper, **newer)
+
+
+def known_models(family: str) -> str:
+    """List the names of models for a message: those of a family, or all families and sizes."""
+    if family in FAMILIES:
+        return ", ".join(f"{family}-{model}" for model in FAMILIES[family][1])
+    later = ", ".join(f"{name}-{models[0]}" for name, (_, models) in FAMILIES.items())
+    return f"{', '.join(SIZES)}, each with a patch side, as in B/16, and {later}"
 
 
 @contextmanager

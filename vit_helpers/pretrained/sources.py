@@ -461,7 +461,7 @@ def assemble(
 
     name     : of the weights, for messages
     num_heads: None for the paper's
-    fields   : of the config, what no shape has
+    fields   : of the config, what no shape has; what `positions` has is learned if it has weights
     """
     require_keys(state, "patch_embed.proj.weight", "blocks.0.mlp.fc1.bias")
     D, numbers = state["patch_embed.proj.weight"].shape
@@ -480,6 +480,12 @@ def assemble(
     if len(state.get("head.bias", ())) == 1:
         state = drop_head(name, state, "a single number, and no classes")
     classes = len(state.get("head.bias", ()))
+    if "token_embed.pos_embed" in state:
+        fields["positions"] = "learned"
+    if "blocks.0.mlp.gate.weight" in state:
+        fields["mlp_layer"] = "swiglu"
+    if "attn_pool.latent" in state:
+        fields["pool"] = "map"
     config = ViTConfig(
         image_size=preprocess.crop,
         patch_size=math.isqrt(numbers // preprocess.in_chans),
@@ -491,6 +497,9 @@ def assemble(
         mlp_ratio=ratio,
         class_token="token_embed.cls_token" in state,
         representation_size=None if pre_logits is None else len(pre_logits),
+        reg_tokens=sum(state[key].shape[1] for key in state if key == "token_embed.reg_token"),
+        init_values=1.0 if "blocks.0.ls1.gamma" in state else None,  # learned since
+        qk_norm="blocks.0.attn.q_norm.weight" in state,
         **fields,
     )
     model = build_model(config, state, preprocess)
