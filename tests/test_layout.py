@@ -49,8 +49,8 @@ ORDER = {  # a module, or a folder of modules, may import these of ours and no o
     "training": {"_files", "_validate", "data", "distributed", "encoder", "training", "vit"},
     "inspection": {"data", "inspection", "vit"},
     "pretrained": {
-        *("_files", "_validate", "data", "distributed", "embeddings", "encoder", "patches"),
-        *("pretrained", "training", "vit"),
+        *("_files", "_validate", "data", "distributed", "embeddings", "encoder", "modern"),
+        *("patches", "pretrained", "training", "vit"),
     },
     "ablation": {"_files", "_validate", "ablation", "data", "training"},
     "scaling": {"_validate", "scaling", "training.recipe", "vit"},
