@@ -10,6 +10,8 @@ from torch import nn
 
 from vit_helpers.attention import attention
 from vit_helpers.encoder import MLP, Block
+from vit_helpers.inspection import attention_distance, attention_map, grad_cam, layer_cam
+from vit_helpers.inspection.localization import METHODS
 from vit_helpers.modern import (
     AttentionPool,
     LayerScale,
@@ -21,6 +23,7 @@ from vit_helpers.modern import (
 )
 from vit_helpers.pretrained import Preprocess, load_pretrained, save_weights
 from vit_helpers.pretrained.finetune import add_lora, merge_lora, transfer_weights
+from vit_helpers.pretrained.masked import MaskedAutoencoder
 from vit_helpers.vit import ViT, ViTConfig
 
 PLAIN = ViTConfig(16, 4, 3, 5, 32, 2, 4)
@@ -334,3 +337,56 @@ def test_published_models_have_as_many_weights(name):
 def test_unknown_models_are_named_with_the_known(name, message):
     with pytest.raises(ValueError, match=message):
         ViTConfig.from_name(name)
+
+
+# What looks into a model
+
+
+LOOKING = {name: newer | {"pool": "cls"} for name, newer in NEWER.items()}
+LOOKING |= {"registers, mean": {"reg_tokens": 2, "pool": "avg"}, "map": {"pool": "map"}}
+LOOKING["no class token"] = {"class_token": False, "pool": "avg", "reg_tokens": 2}
+
+
+@pytest.mark.parametrize("newer", LOOKING.values(), ids=LOOKING)
+def test_every_map_is_of_the_patches(newer):
+    model = perturbed(replace(PLAIN, in_chans=1, **newer))
+    x, classes = torch.randn(2, 1, 16, 16), torch.tensor([0, 1])
+    methods = METHODS | {"Grad-CAM": grad_cam, "LayerCAM": layer_cam}
+    for name, method in methods.items():
+        if not model.config.class_token and name != "occlusion" and "CAM" not in name:
+            continue  # whose attention is not that of one token
+        maps = method(model, x, classes)
+        assert maps.shape == (2, 4, 4) and maps.isfinite().all()
+
+
+def test_a_map_of_attention_leaves_registers_out():
+    weights = torch.rand(1, 2, 1 + 3 + 16, 1 + 3 + 16)
+    assert torch.equal(
+        attention_map(weights, (4, 4), registers=3), weights[..., 0, 4:].unflatten(-1, (4, 4))
+    )
+    assert torch.equal(
+        attention_map(weights, (4, 4), (1, 2), registers=3),
+        weights[..., 4 + 6, 4:].unflatten(-1, (4, 4)),
+    )
+    with pytest.raises(ValueError, match=r"20 tokens .*give the number of registers"):
+        attention_map(weights, (4, 4))
+    with pytest.raises(ValueError, match="without a class token"):
+        attention_map(weights, (4, 4), registers=4)
+    assert attention_distance(weights, (4, 4), 4, registers=3).shape == (1, 2)
+
+
+def test_a_masked_autoencoder_keeps_registers():
+    model = perturbed(replace(PLAIN, reg_tokens=3, depth=1))
+    autoencoder = MaskedAutoencoder(model, dim=8, num_heads=2)
+    x, visible = images(), torch.tensor([[3, 5], [0, 15]])
+    encoded = autoencoder.encode(x, visible)
+    tokens = model.embed(x)
+    kept = torch.cat([tokens[:, :4], tokens[torch.arange(2)[:, None], visible + 4]], dim=1)
+    assert torch.allclose(encoded, model.norm(model.blocks[0](kept)), atol=1e-6)
+    predicted, hidden = autoencoder(x)
+    assert predicted.shape == (2, 12, 48) and hidden.shape == (2, 12)
+
+
+def test_a_masked_autoencoder_has_no_rotary_positions():
+    with pytest.raises(ValueError, match="rotary"):
+        MaskedAutoencoder(ViT(replace(PLAIN, positions="rotary")), dim=8, num_heads=2)

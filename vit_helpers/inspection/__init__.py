@@ -3,8 +3,8 @@
 from vit_helpers.inspection.attention_maps import (
     attention_distance,
     attention_map,
-    class_tokens,
     entropy,
+    prefix_tokens,
 )
 from vit_helpers.inspection.deletion import cover_largest, survival
 from vit_helpers.inspection.features import filters, occlusion, position_similarity, token_layers
@@ -21,7 +21,6 @@ __all__ = [
     "attention_distance",
     "attention_gradients",
     "attention_map",
-    "class_tokens",
     "cover_largest",
     "entropy",
     "filters",
@@ -33,6 +32,7 @@ __all__ = [
     "occlusion",
     "pixel_gradients",
     "position_similarity",
+    "prefix_tokens",
     "rollout",
     "survival",
     "token_layers",

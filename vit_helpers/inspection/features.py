@@ -5,7 +5,7 @@ from itertools import accumulate, product
 import torch
 from torch import Tensor
 
-from vit_helpers.inspection.attention_maps import class_tokens
+from vit_helpers.inspection.attention_maps import prefix_tokens
 from vit_helpers.vit import ViT, eval_mode
 
 
@@ -14,7 +14,7 @@ def position_similarity(pos_embed: Tensor, grid: tuple[int, int]) -> Tensor:
 
     pos_embed: (1, T, D), of which a class token's is left out;  returns: (rows, cols, rows, cols)
     """
-    extra = class_tokens(pos_embed.transpose(1, 2), grid)
+    extra = prefix_tokens(pos_embed.shape[1], grid)
     unit = torch.nn.functional.normalize(pos_embed[0, extra:].detach(), dim=-1)  # (N, D)
     return (unit @ unit.T).unflatten(1, grid).unflatten(0, grid)
 

@@ -7,6 +7,7 @@ from pickle import UnpicklingError
 from typing import Any
 
 import torch.nn.functional as F
+from torch import Tensor
 
 from vit_helpers._validate import to_2tuple
 from vit_helpers.embeddings import resize_positions
@@ -82,7 +83,7 @@ def fit_positions(
     new_size: tuple[int, int],
     patch_size: int,
     like: str,
-) -> StateDict:
+) -> dict[str, Tensor]:
     """Bring learned positions into the form of our `ViT`, for images of another size.
 
     A class token without a position gets zeros.
@@ -91,7 +92,7 @@ def fit_positions(
     """
     name = "token_embed.pos_embed"
     if name not in state:
-        return state
+        return dict(state)
     grid, new_grid = grid_size(size, patch_size), grid_size(new_size, patch_size)
     positions = state[name]
     if "token_embed.cls_token" in state and positions.shape[1] == math.prod(grid):
