@@ -54,7 +54,7 @@ def gammas(module: nn.Module, dim: int) -> Iterator[Reading]:
             yield (parameter.flatten(),)
 
 
-STARTS = {
+STARTS: dict[str, Function] = {
     "the weights start at 1, where a block changes its input as much as before": torch.ones,
     "the weights start at 0, where nothing but the weights themselves gets a gradient": torch.zeros,
     "the weights start at random, but all of them should start at 1e-5": lambda dim: (

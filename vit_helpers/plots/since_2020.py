@@ -12,7 +12,7 @@ from vit_helpers.plots.attention import frame_patch, resize_photo
 from vit_helpers.plots.canvas import arrow, fill_cell, frame, new_canvas, tint, write
 from vit_helpers.plots.encoder import ATTENTION, MLP
 from vit_helpers.plots.figure import Picture
-from vit_helpers.plots.images import draw_image, draw_over
+from vit_helpers.plots.images import color_bar, draw_image, draw_over
 
 NEW = style.SERIES[2]  # the color of what is new since 2020
 PLACES = ("registers", "rotary positions", "LayerScale", "pooling")
@@ -73,7 +73,7 @@ def draw_changes(counts: Mapping[str, int] | None = None) -> Picture:
         if counts is None
         else "Almost all weights are in layers of 2020"
     )
-    fig, ax = new_canvas(8.6, title)
+    fig, ax = new_canvas(7.8 if counts is None else 8.6, title)
     draw_embedding(ax)
     draw_one_block(ax)
     for x, text in ((17.3, "norm"), (19.7, "pooling")):
@@ -264,12 +264,13 @@ def draw_score_maps(maps: Mapping[tuple[int, int], Tensor]) -> Picture:
     maps: {(row, column) of the query: (rows, columns)}
     """
     fig, axes = style.new_figure(9, 3.3, ncols=len(maps))
-    style.title_figure(fig, "The pattern of scores moves along with the query")
+    style.title_figure(fig, "The pattern of scores moves along with the query's place")
     limit = max(heat.abs().max().item() for heat in maps.values())
     for ax, ((row, column), heat) in zip(axes, maps.items(), strict=True):
-        ax.imshow(heat, cmap=style.SIGNED, vmin=-limit, vmax=limit)
+        drawn = ax.imshow(heat, cmap=style.SIGNED, vmin=-limit, vmax=limit)
         ax.plot(column, row, "s", ms=9, mfc="none", mec=style.TEXT, mew=2)
-        style.hide_axes(ax, f"query at row {row}, column {column}")
+        style.hide_axes(ax, f"row {row}, column {column}")
+    color_bar(drawn, axes, "score")
     places = ", ".join(map(str, maps))
     return Picture(
         fig,

@@ -40,15 +40,20 @@ def read_dinov3_reference(path: Path = REFERENCE) -> Dinov3Reference:
     with safe_open(path, "pt") as file:
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         notes = file.metadata()
-    grouped: dict[str, dict[str, Tensor]] = {"weights": {}, "gradients": {}}
-    for group, named in grouped.items():
-        prefix = f"{group}:"
-        named |= {
-            name.removeprefix(prefix): tensors.pop(name)
-            for name in sorted(tensors)
-            if name.startswith(prefix)
-        }
     version = notes.pop("transformers")
     notes.pop("command")
-    config = {name: int(value) for name, value in notes.items()}
-    return Dinov3Reference(**tensors, **grouped, config=config, version=version)
+    return Dinov3Reference(
+        tensors["images"],
+        tensors["tokens"],
+        tensors["slope"],
+        group(tensors, "weights:"),
+        group(tensors, "gradients:"),
+        {name: int(value) for name, value in sorted(notes.items())},
+        version,
+    )
+
+
+def group(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    """The tensors whose names begin with a prefix, without it."""
+    names = (name for name in sorted(tensors) if name.startswith(prefix))
+    return {name.removeprefix(prefix): tensors[name] for name in names}
