@@ -21,6 +21,8 @@ def run(args: Namespace) -> int:
     if not names:
         raise ValueError(f"{args.weights} has no classification head, so it cannot predict classes")
     kind, _, path = args.data.partition(":")
+    if args.white and kind != "folder":
+        raise ValueError(f"--white is an option for folder:PATH, not for {args.data}")
     name = Path(path or args.data).resolve().name
     images = expand_user(path).rglob("*") if kind == "folder" else ()
     out = check_figure(args.out or Path(f"{name}-confusion.png"), inputs=images)

@@ -23,6 +23,7 @@ from vit_helpers.data.reading import (
     Listing,
     check_grays,
     count_files,
+    is_said,
     make_splits,
     read_pixels,
 )
@@ -84,7 +85,7 @@ def folder(
         for splits in (("train", "validation"), ("test",))
     )
     data = Data.from_splits(as_text(path.name), train, validation, test, class_names)
-    if white is None:
+    if not is_said(white, reading.white):
         check_grays(pixels)
     return replace(data, seen=seen, tested=tested, white=reading.white)
 

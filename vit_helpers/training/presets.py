@@ -64,6 +64,8 @@ TUNE = ("full", "head", "lora")
 SHAPE = {f.name for f in fields(ViTConfig)}
 RECIPE = {f.name for f in fields(Recipe)}
 SIZE = {"embed_dim", "depth", "num_heads"}  # what a size of the model stands for
+OF_DATA = {"image_size", "in_chans", "num_classes"}  # fields of `ViTConfig` for every network
+OF_VIT = SHAPE - OF_DATA | {"model", "size", "patch", "norm"}
 
 
 def name_sides(error: ValueError, image_size: tuple[int, int]) -> ValueError:
@@ -247,7 +249,8 @@ def preset(data: str, **changes: Any) -> RunSettings:
     For "shards:PATH" they are those of what is inside. With `weights` among the changes, the
     settings for fine-tuning in presets.toml replace those of the data set.
     changes: as for `override`
-    raises : ValueError for a size, patch side or model beside weights
+    raises : ValueError for a size, patch side or model beside weights, and for changes without
+             effect
     """
     name = str(data).partition(":")[0]
     if name == "shards":
@@ -265,7 +268,23 @@ def preset(data: str, **changes: Any) -> RunSettings:
     elif given := sorted(changes.keys() & {"tune", "rank"}):
         names = ", ".join(given)
         raise ValueError(f"{names}: there is nothing to fine-tune without weights (--weights)")
-    return RunSettings.from_dict(override({"data": data, **declared}, changes))
+    settings = RunSettings.from_dict(override({"data": data, **declared}, changes))
+    check_effects(settings, changes)
+    return settings
+
+
+def check_effects(settings: RunSettings, given: Iterable[str]) -> None:
+    """Raise ValueError if one of the settings that a person gave changes nothing beside the others.
+
+    given: their names
+    """
+    is_cnn = settings.network == "cnn"
+    idle = {f"network = {settings.network}": OF_VIT if is_cnn else {"width"}}
+    if settings.tune != "lora":
+        idle[f"tune = {settings.tune}"] = {"rank"}
+    for cause, names in idle.items():
+        if vain := sorted(names & set(given)):
+            raise ValueError(f"{', '.join(vain)} would have no effect with {cause}: leave it out")
 
 
 def override(settings: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
