@@ -248,3 +248,26 @@ def test_weights_determine_the_width_that_heads_divide():
         ]
         == 5
     )
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"network": "cnn", "dropout": 0.5, "depth": 3}, "depth, dropout would have no effect"),
+        ({"network": "cnn", "size": "Ti"}, "size would have no effect with network = cnn"),
+        ({"network": "cnn", "norm": "last"}, "norm would have no effect with network = cnn"),
+        ({"width": 8}, "width would have no effect with network = vit"),
+        ({"weights": "x", "rank": 4}, "rank would have no effect with tune = full"),
+        ({"weights": "x", "rank": 4, "tune": "head"}, "rank would have no effect with tune = head"),
+    ],
+)
+def test_settings_that_would_have_no_effect_are_refused(given, says):
+    """Runs were compared that differed in nothing"""
+    with pytest.raises(ValueError, match=says):
+        preset("fashion_mnist", **given)
+
+
+def test_settings_of_a_preset_may_have_no_effect():
+    """Its depth is for the ViT that it is usually trained with"""
+    assert preset("fashion_mnist", network="cnn", width=8, image_size=28).shape["depth"]
+    assert preset("digits", weights="x", tune="lora", rank=4).rank == 4

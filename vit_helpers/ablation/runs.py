@@ -261,7 +261,7 @@ def load_settings(settings: RunSettings) -> Any:
     return LOADED[key]
 
 
-def data_digest(data: DataLike) -> str:
+def data_digest(data: Any) -> str:
     """Compute what a sha256 begins with of the classes, images and labels of a data set."""
     tensors, notes = dict[str, Tensor](), {"classes": json.dumps(data.class_names)}
     for name in SPLITS:
