@@ -65,6 +65,11 @@ def train_digits(out, *words):
     return train("--epochs", 3, "--batch-size", BATCH, "--out", out, *words)
 
 
+def tune_part(tune, out):
+    """Two epochs of the head or LoRA of a model that was trained before"""
+    return train_digits(out, "--weights", "two", "--tune", tune, "--epochs", 2)
+
+
 def train_stream():
     """Three epochs from shards on disk; then the last again, from the checkpoint after two."""
     out = f"stream{world_size()}"
@@ -177,6 +182,8 @@ CASES = {  # processes: name: what to run, and what to set in the environment
         ),
         "muon": (train_with_muon, {}),
         "stream": (train_stream, {}),
+        "head": (lambda: tune_part("head", "head"), {}),
+        "lora": (lambda: tune_part("lora", "lora"), {}),
     },
     3: {"three": (lambda: resume("sharded", "three", "--shard"), {})},
 }

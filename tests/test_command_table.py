@@ -237,8 +237,34 @@ def test_fine_tuning_is_suggested_where_few_images_gave_a_poor_model(capsys):
     ):
         print_end(Path("run folder"), data, settings, accuracy)
         out = capsys.readouterr().out
-        assert ("add --weights torchvision:vit_b_16" in out) == said
+        assert ("add --weights torchvision:vit_b_16 --tune head" in out) == said
         assert "predict PICTURE --weights 'run folder'" in out
+
+
+@pytest.mark.parametrize(
+    ("tune", "images", "width", "said"),
+    [
+        ("full", 300, 8000, True),
+        ("lora", 300, 8000, True),
+        ("head", 300, 8000, False),
+        ("full", 1200, 8000, False),
+        ("full", 300, 800, False),
+        (None, 300, 8000, False),
+    ],
+)
+def test_the_head_alone_is_suggested_for_few_images_and_a_large_model(
+    capsys, tune, images, width, said
+):
+    from torch import nn
+
+    from vit_helpers import load
+    from vit_helpers.cli.outputs import print_start
+
+    changes = {"weights": "any", "tune": tune} if tune else {}
+    settings = RunSettings.from_dict({"images": images, **changes})
+    model = nn.Linear(width, width, device="meta")
+    print_start(load("digits"), model, settings, "cpu")
+    assert ("try --tune head first" in capsys.readouterr().out) == said
 
 
 def test_every_setting_can_be_given_and_is_named_in_the_help(capsys):

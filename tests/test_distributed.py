@@ -25,6 +25,7 @@ from ranks import (
     train_digits,
     train_stream,
     train_with_muon,
+    tune_part,
 )
 
 from vit_helpers import distributed
@@ -135,6 +136,16 @@ def test_several_processes_end_where_one_does(runs, way):
         assert one.validation.loss == pytest.approx(other.validation.loss, abs=1e-6)
         assert vars(one.evidence) == pytest.approx(vars(other.evidence), rel=1e-5)
     assert largest_difference(folder / "one", folder / way) < 1e-6
+
+
+@pytest.mark.parametrize("tune", ["head", "lora"])
+def test_several_processes_tune_a_part_as_one_does(runs, tune):
+    """The head alone is trained on features, of which each process computes its share"""
+    folder, said = runs
+    assert [said[tune, rank].status for rank in range(2)] == [0, 0], said[tune, 0].err
+    one = alone(tune_part, tune, f"{tune} alone", cwd=folder)
+    assert epochs(said[tune, 0].out) == like(epochs(one.out)) and len(epochs(one.out)) == 2
+    assert largest_difference(folder / tune, folder / f"{tune} alone") < 1e-5
 
 
 @pytest.mark.parametrize("way", ["two", "sharded"])

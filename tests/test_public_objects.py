@@ -138,6 +138,12 @@ MAKE = {
     "HistoryFile": lambda cls, _: cls("history.csv"),
     "WriteError": lambda cls, _: cls("no space left"),
     "Checkpoint": lambda cls, _: cls("a.pt", True, {"x": 1}),
+    "PartCheckpoint": lambda cls, _: cls("a.pt", True, {"x": 1}),
+    "Head": lambda cls, _: cls(ViT(CONFIG)),
+    "Features": lambda cls, _: cls([(torch.rand(2, 1, 8, 8), torch.tensor([0, 1]))], 8, True),
+    "CachedFeatures": lambda cls, _: cls(
+        ViT(CONFIG), load("digits"), CLASSES["RunSettings"](), [], "cpu", 2
+    ),
     "ImagesAsTargets": lambda cls, _: cls([(torch.rand(2, 1, 8, 8), torch.tensor([0, 1]))]),
     "Score": lambda cls, _: SCORE,
     "Diagnosis": lambda cls, _: cls("overfitting", "more data"),

@@ -9,7 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from vit_helpers.cli.head_features import cache_features
+from vit_helpers.cli.run_folder import LAST_WEIGHTS
 from vit_helpers.cli.seen import seen_notes
+from vit_helpers.cli.trained_part import PartCheckpoint, fit_part
 from vit_helpers.distributed import (
     broadcast,
     full_state_dict,
@@ -19,7 +22,6 @@ from vit_helpers.distributed import (
     shard_batches,
 )
 from vit_helpers.pretrained.files import load_weights, read_notes, save_weights
-from vit_helpers.pretrained.finetune import add_lora, merge_lora
 from vit_helpers.pretrained.preprocess import Preprocess
 from vit_helpers.pretrained.sources import RUN_WEIGHTS
 from vit_helpers.training import Epoch, Report, fit
@@ -27,8 +29,6 @@ from vit_helpers.training.best import EarlyStopping, HistoryFile, KeepBest, best
 from vit_helpers.training.checkpoints import Checkpoint
 from vit_helpers.training.presets import RunSettings
 from vit_helpers.vit import ViT, ViTConfig
-
-LAST_WEIGHTS = "last.safetensors"
 
 
 def fit_run(
@@ -49,6 +49,7 @@ def fit_run(
     """
     batches = shard_batches(batches)
     validation = shard_batches(evaluation_batches(data, "validation"))
+    network = model
     # `train` chose model, loss and preprocessing itself
     known = {"code", "weights"} if settings.weights else {"code"}
     callbacks = [
@@ -57,10 +58,14 @@ def fit_run(
         HistoryFile(out / "history.csv"),
         Report(known=known),
     ]
+    if features := cache_features(model, data, settings, validation, device):
+        network, batches, validation = features.head, features.train, features.validation
+        callbacks.append(features)
+    train = partial(
+        fit, network, batches, validation, settings.recipe, device=device, callbacks=callbacks
+    )
     if not settings.keeps_weights:
-        history = fit(
-            model, batches, validation, settings.recipe, device=device, callbacks=callbacks
-        )
+        history = train()
         return history, len(history)
     save = partial(
         save_run,
@@ -69,8 +74,10 @@ def fit_run(
         data=data,
         seen=seen_notes(data, settings),
     )
+    if isinstance(checkpoint, PartCheckpoint):
+        return fit_part(train, model, checkpoint, settings.tune, save)
     callbacks.insert(0, KeepBest(partial(save, out / RUN_WEIGHTS)))
-    history = fit(model, batches, validation, settings.recipe, device=device, callbacks=callbacks)
+    history = train()
     return history, keep_weights(model, history, out, save)
 
 
@@ -90,7 +97,7 @@ def keep_weights(model: Any, history: Sequence[Epoch], out: Path, save: partial[
     best = broadcast(best)
     if best != last:  # into the model in all processes, sharded or not
         state = on_main(lambda: load_weights(path).model.state_dict())
-        load_full_state_dict(merge_lora(model), state)
+        load_full_state_dict(model, state)
     return best
 
 
@@ -104,12 +111,13 @@ def save_run(
     data: Any,
     seen: dict[str, str],
 ) -> None:
-    """Save the weights of a run, with LoRA merged, for `load_pretrained`.
+    """Save the weights of a run for `load_pretrained`.
 
     seen: `seen_notes`
     Notes in the file are for `check_best` and `count_confusions`.
     """
-    model = make_like(config, settings)
+    with torch.random.fork_rng(devices=[]):  # which the first weights of a model would change
+        model = ViT(config)
     model.load_state_dict(weights)
     size, white = data.image_size, data.white
     preprocess = Preprocess(min(size), size, "bilinear", data.mean, data.std, white)
@@ -119,16 +127,7 @@ def save_run(
         "tta": "yes" if settings.tta else "no",
         **seen,
     }
-    save_weights(path, merge_lora(model), preprocess, data.class_names, notes)
-
-
-def make_like(config: ViTConfig, settings: RunSettings) -> ViT:
-    """Make a model with the parameters of a run's, and leave the random numbers as they are."""
-    with torch.random.fork_rng(devices=[]):
-        model = ViT(config)
-        if settings.weights and settings.tune == "lora":
-            add_lora(model, settings.rank)
-    return model
+    save_weights(path, model, preprocess, data.class_names, notes)
 
 
 def validation_loss(epoch: Epoch) -> str:

@@ -33,6 +33,8 @@ CLASSES_SHOWN = 10  # classes that are listed by name
 MARK = "drawn by python -m vit_helpers"  # in the metadata of figures: only those are replaced
 # With fewer training images than this and a lower accuracy, fine-tuning is suggested
 FEW_IMAGES, GOOD_ACCURACY = 5000, 0.95
+# With fewer training images and more parameters, fine-tuning only the head is suggested
+FEW_TO_TUNE, LARGE_MODEL = 1000, 50_000_000
 
 
 # Files
@@ -174,6 +176,11 @@ def print_start(data: DataLike, model: nn.Module, settings: RunSettings, device:
         f"{device}, {processes}{torch.get_num_threads()} threads"
     )
     print(f"{describe(data)}\n{settings}")
+    if settings.weights and settings.tune != "head" and images < FEW_TO_TUNE and size > LARGE_MODEL:
+        print(
+            f"note: for {images:,} images and a model of this size, try --tune head first: it is "
+            "many times as fast, because the model then reads each image only a few times"
+        )
 
 
 def print_score(score: Score, counts: Tensor, description: str) -> None:
@@ -206,7 +213,7 @@ def print_end(out: Path, data: DataLike, settings: RunSettings, accuracy: float)
     if settings.weights is None and few and accuracy < GOOD_ACCURACY:
         print(
             "with so few images, fine-tuning a trained model usually does better than training "
-            "from scratch: add --weights torchvision:vit_b_16"
+            "from scratch: add --weights torchvision:vit_b_16 --tune head"
         )
 
 

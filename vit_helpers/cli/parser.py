@@ -115,8 +115,17 @@ def add_train(parser: ArgumentParser) -> None:
     With --weights, a trained model is fine-tuned, which is the best choice for a few hundred
     photos. WEIGHTS is a name as for `load_pretrained` (torchvision:vit_b_16, timm:NAME,
     huggingface:NAME), the folder of a run, or a file: .safetensors, .npz, or tensors saved by
-    torch.save (.pth, .pt, .bin), which are read without running any code. --tune full trains all
-    weights, head only a new classification head, and lora low-rank updates (LoRA) and the head.
+    torch.save (.pth, .pt, .bin), which are read without running any code.
+
+    --tune full trains all weights, head only a new classification head, and lora low-rank updates
+    (LoRA) and the head. For a few hundred photos and a large model such as torchvision:vit_b_16,
+    --tune head is recommended, because it takes minutes: the model computes the features of each
+    image once, in 4 augmented views, and the head is trained on these. The views are drawn with the
+    seed of the run before the first epoch, and repeat in the epochs after the fourth. Features take
+    up to 1 GiB of memory: of more images there are fewer views, and where not even one fits, all
+    images are read in each epoch. With head and lora, checkpoint.pt and last.safetensors contain
+    only what is trained, and --resume needs the same WEIGHTS again; weights.safetensors is whole,
+    and written when the training ends or is stopped.
 
     Examples:
 
@@ -145,7 +154,7 @@ def add_train(parser: ArgumentParser) -> None:
     add(
         "--tune",
         choices=("full", "head", "lora"),
-        help="what is trained, with --weights (default: full; head is the fastest)",
+        help="what is trained, with --weights (default: full; head is by far the fastest)",
     )
     add(
         "--set",

@@ -26,6 +26,7 @@ from vit_helpers.training.checkpoints import describe_changes, load_checkpoint
 from vit_helpers.training.presets import RunSettings, override
 
 CHECKPOINT = "checkpoint.pt"
+LAST_WEIGHTS = "last.safetensors"
 RESULTS = ("*.safetensors", "curves.png", "confusion.png", "history.csv")  # written beside them
 WEIGHTS = "trained weights"
 # Of mean and standard deviation, which another number of threads may round differently
@@ -189,17 +190,18 @@ def select(values: Mapping[str, Any], names: list[str]) -> dict[str, Any]:
 
 
 def describe_run(
-    data: Any, model: nn.Module, settings: RunSettings, resumed: Mapping[str, Any] | None
+    data: Any, start: nn.Module | None, settings: RunSettings, resumed: Mapping[str, Any] | None
 ) -> dict[str, Any]:
     """Return what a checkpoint says about its run.
 
+    start  : the trained model that the run starts from, as it was loaded
     resumed: the same of a run to resume
     raises : ValueError if that had other data or weights
     """
     dropout = any(settings.shape.get(name) for name in ("dropout", "attn_dropout"))
     fingerprint = data_fingerprint(data, dropout)
-    if settings.weights is not None:
-        fingerprint[WEIGHTS] = weights_fingerprint(model)
+    if start is not None:
+        fingerprint[WEIGHTS] = tensor_digest(start.state_dict(), {})[:16]
     if resumed is not None:
         check_same_data(resumed, fingerprint, data)
     return {
@@ -210,16 +212,6 @@ def describe_run(
         "std": data.std,
         "class_names": data.class_names,
     }
-
-
-def weights_fingerprint(model: nn.Module) -> str:
-    """Return what a sha256 begins with of the weights that a model has bit for bit from others."""
-    blocks = {
-        name: weight
-        for name, weight in model.state_dict().items()
-        if name.startswith("blocks.") and not name.endswith((".A", ".B"))
-    }
-    return tensor_digest(blocks, {})[:16]
 
 
 def data_fingerprint(data: Any, dropout: bool = False) -> dict[str, Any]:

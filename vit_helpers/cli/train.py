@@ -38,6 +38,7 @@ from vit_helpers.cli.run_folder import (
 from vit_helpers.cli.scores import score_classes
 from vit_helpers.cli.seen import warn_of_start
 from vit_helpers.cli.threads import use_threads
+from vit_helpers.cli.trained_part import PartCheckpoint, trains_part
 from vit_helpers.data.shards import BrokenShardError
 from vit_helpers.data.splits import DataLike
 from vit_helpers.distributed import (
@@ -141,9 +142,10 @@ def fit_and_test(args: Namespace, out: Path, kept: Path | None, device: str) -> 
         settings = preset(**{"data": "digits", **given})
     else:
         settings, resumed = read_run(args, out, kept, given)
-    if args.shard and settings.weights and settings.tune == "lora":
+    if args.shard and trains_part(settings):
         raise ValueError(
-            "--shard splits the weights, which --tune lora does not train: use only one of them"
+            f"--shard splits the weights, which --tune {settings.tune} does not train: "
+            "use only one of them"
         )
 
     set_seed(settings.seed)
@@ -162,12 +164,14 @@ def fit_and_test(args: Namespace, out: Path, kept: Path | None, device: str) -> 
         settings = scale_lr(settings, start.model.config.embed_dim)
 
     use_threads(model, settings.batch_size)
-    about = describe_run(data, model, settings, resumed) | {"skip_broken": args.skip_broken}
+    about = describe_run(data, start and start.model, settings, resumed)
+    about |= {"skip_broken": args.skip_broken}
     if is_main_process():
         print_start(data, model, settings, device)
     if args.shard:
         shard(model)
-    checkpoint = Checkpoint(out / CHECKPOINT, resume=kept is not None, about=about)
+    kind = PartCheckpoint if trains_part(settings) else Checkpoint
+    checkpoint = kind(out / CHECKPOINT, resume=kept is not None, about=about)
     history, epoch = fit_run(model, batches, data, settings, out, checkpoint, device)
     if is_main_process() and len(history) < settings.recipe.epochs:
         print(
@@ -202,7 +206,8 @@ def read_run(
     about = state["about"]
     settings = kept_settings(checkpoint, about, given)
     args.skip_broken = args.skip_broken or about["skip_broken"]
-    if is_main_process() and settings.keeps_weights:
+    # the weights of a part that is trained are in the checkpoint
+    if is_main_process() and settings.keeps_weights and not trains_part(settings):
         print(check_best(out / RUN_WEIGHTS, state["history"]), end="")
     return settings, about
 

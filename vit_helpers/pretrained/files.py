@@ -29,6 +29,7 @@ from vit_helpers.vit import ViT, ViTConfig
 
 PARTS = ("config", "preprocess", "class_names")
 CONSTRUCTORS = ("scalar", "_reconstruct")  # of numpy's scalars and arrays
+PART = "part"  # the note of a file that has only what was trained, the head or LoRA
 SEAL = "sha256"  # the note of a checksum, which most of the files in `weights/` lack
 # the names of weights in a checkpoint: averaged ones, which are better, before those they average
 AVERAGED = ("state_dict_ema", "model_ema", "ema", "teacher")
@@ -258,6 +259,11 @@ def read_state(path: Path) -> dict[str, Tensor]:
             f"{path} is one of {shard[1]} files of a model: give the folder, {path.parent}"
         )
     content = load_content(path)
+    if path.suffix == ".safetensors" and (part := read_notes(path).get(PART)):
+        raise ValueError(
+            f"{path} has only the weights that --tune {part} trained; "
+            f"the whole model is in the same folder: give {path.parent}"
+        )
     if isinstance(content, Mapping) and {"history", "recipe"} <= content.keys():
         raise ValueError(
             f"{path} is a checkpoint to resume from; "

@@ -53,16 +53,23 @@ class Checkpoint(Callback):
     def on_fit_start(self, run: Run) -> None:
         prepare(self.path, run.recipe, self.about)
         if self.resume:
-            restore(load_checkpoint(self.path), run)
+            self.put_back(load_checkpoint(self.path), run)
 
     def on_epoch_end(self, run: Run) -> None:
-        # gathered in every process, since each has a part of a sharded model
-        model, optimizer = full_state_dict(run.model), full_optimizer_state_dict(run.optimizer)
-        if not is_main_process():
-            return
-        state = {
-            "model": model,
-            "optimizer": optimizer,
+        # in every process, since each has a part of a sharded model
+        state = self.collect(run)
+        if is_main_process():
+            save_file(self.path, state)
+
+    def put_back(self, state: State, run: Run) -> None:
+        """Give a run the state of a file, see `restore`."""
+        restore(state, run)
+
+    def collect(self, run: Run) -> State:
+        """Return the state of a run for the file."""
+        return {
+            "model": full_state_dict(run.model),
+            "optimizer": full_optimizer_state_dict(run.optimizer),
             "schedule": run.schedule.state_dict(),
             "random": {"cpu": torch.get_rng_state(), "cuda": torch.cuda.get_rng_state_all()},
             "recipe": asdict(run.recipe),
@@ -70,7 +77,6 @@ class Checkpoint(Callback):
             "history": [epoch.to_row() for epoch in run.history],
             "about": self.about or {},
         }
-        save_file(self.path, state)
 
 
 def prepare(path: Path, recipe: Recipe, about: State | None) -> None:

@@ -99,8 +99,9 @@ class RunSettings:
     patience  : stop after this many epochs without a better one in validation; None for never
     weights   : a trained model to start from, as for `load_pretrained`, which determines the shape;
                 None for none
-    tune      : "full" trains all its weights, "head" only a new head, "lora" updates of this `rank`
-                and the head
+    tune      : "full" trains all its weights, "head" only a new head (`train` then augments each
+                image a few times, and repeats these views), "lora" updates of this `rank` and the
+                head
     raises    : ValueError or TypeError naming what does not fit
 
     >>> RunSettings.from_dict({"lr": 1e-3, "depth": 4}).replace(epochs=3)
@@ -371,8 +372,8 @@ def load_data(
     return data
 
 
-def make_batches(data: Data, settings: RunSettings) -> Any:
-    """Make the training batches of a run, shuffled and augmented.
+def make_batches(data: Data, settings: RunSettings, shuffle: bool = True) -> Any:
+    """Make the training batches of a run, augmented, and shuffled unless they shall not be.
 
     raises: ValueError if `images` or `repeat` would change a stream
     """
@@ -386,7 +387,7 @@ def make_batches(data: Data, settings: RunSettings) -> Any:
         data = replace(data, train=subset(data.train, rows))
     mix, augment = MIX[settings.mix], AUGMENT[settings.augment]
     mix = mix and partial(mix, num_classes=len(data.class_names))
-    return data.batches("train", settings.batch_size, shuffle=True, augment=augment, mix=mix)
+    return data.batches("train", settings.batch_size, shuffle=shuffle, augment=augment, mix=mix)
 
 
 def make_network(data: Data, settings: RunSettings) -> nn.Module:
