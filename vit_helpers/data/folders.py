@@ -197,6 +197,8 @@ def draw_splits(files: Files, present: Collection[str], how: str) -> Files:
     how    : "hash" or "exact", see `folder`
     """
     missing = [split for split in ("test", "validation") if split not in present]
+    if how == "exact" and not missing:
+        warnings.warn(f"{EXACT} has no effect: each split has a folder", stacklevel=3)
     drawn = {**files, "train": list[ImageFile]()}
     exact = draw_exactly(files["train"], missing) if how == "exact" else {}
     for file in files["train"]:
