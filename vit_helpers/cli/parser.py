@@ -117,6 +117,8 @@ def add_train(parser: ArgumentParser) -> None:
     huggingface:NAME), the folder of a run, or a file: .safetensors, .npz, or tensors saved by
     torch.save (.pth, .pt, .bin), which are read without running any code. --tune full trains all
     weights, head only a new classification head, and lora low-rank updates (LoRA) and the head.
+    Weights of gray images, such as a run on the digits, are adapted to color ones, as folders have
+    them, and the reverse: a gray picture gives the same outputs in both forms.
 
     Examples:
 
