@@ -1,11 +1,11 @@
-"""Weights of gray images on color ones, and the reverse: logits are compared, in every direction."""
+"""Weights of gray images on color ones, and the reverse: equal logits in every direction."""
 
 import pytest
 import torch
 from PIL import Image
 from test_commands import command
 
-from vit_helpers.cli.channels import KINDS, with_channels
+from vit_helpers.cli.channels import with_channels
 from vit_helpers.cli.fine_tuning import adapt, load_data_for, load_start
 from vit_helpers.data import load
 from vit_helpers.pretrained import Preprocess, load_pretrained, save_weights
