@@ -110,10 +110,10 @@ def test_a_checkpoint_may_be_given_in_place_of_its_folder(tmp_path):
     assert run("train", "--epochs", 1, "--size", "mini", "--out", tmp_path / "run")[0] == 0
     status, out, err = run("train", "--resume", tmp_path / "run" / "checkpoint.pt")
     assert status == 0 and "test accuracy" in out, err
-    status, _, err = run("train", "--resume", tmp_path / "run" / "checkpoint.pt.previous")
+    status, _, err = run("train", "--resume", tmp_path / "run" / "weights.safetensors")
     assert status == 1 and err == (
         f"error: --resume takes the folder of a run, or its checkpoint.pt, but "
-        f"{tmp_path / 'run' / 'checkpoint.pt.previous'} is another file: give {tmp_path / 'run'}\n"
+        f"{tmp_path / 'run' / 'weights.safetensors'} is another file: give {tmp_path / 'run'}\n"
     )
 
 
@@ -175,7 +175,7 @@ def change_pixel():
     [
         (rename_class, ": classes ants, bees -> bees, zants. A resumed"),
         (add_picture, " images "),
-        (change_pixel, ": pixels or labels of train, validation, test. A resumed"),
+        (change_pixel, " images "),  # which decide in which split they are
         (lambda: None, None),
     ],
 )
@@ -203,6 +203,9 @@ def test_other_classes_and_another_mean_are_named():
     other = fingerprint | {"classes": "9, 8"}
     with pytest.raises(ValueError, match=r"the data have changed .*classes 9, 8 -> 0, 1"):
         check_same_data(about | {"data": other}, fingerprint, data)
+    rolled = replace(data, test=Split(data.test.images, data.test.labels.roll(1)))
+    with pytest.raises(ValueError, match=r"made: pixels or labels of test\. A resumed"):
+        check_same_data(about, data_fingerprint(rolled), rolled)
     with pytest.raises(ValueError, match=r"made: mean 0\.\d{5} -> 0\.\d{5}\. A"):
         check_same_data(about | {"mean": (data.mean[0] + 1e-3,)}, fingerprint, data)
 
