@@ -489,19 +489,17 @@ def test_predict_classifies_a_picture_and_draws_its_attention(
 
 
 STOP = """
-import builtins
 import runpy
-
-real = builtins.__import__
-
-
-def stop(name, *rest):
-    if name == "vit_helpers.cli":
-        raise KeyboardInterrupt
-    return real(name, *rest)
+import sys
 
 
-builtins.__import__ = stop
+class Stop:
+    def find_spec(self, name, *rest):
+        if name == "vit_helpers.cli":
+            raise KeyboardInterrupt
+
+
+sys.meta_path.insert(0, Stop())
 runpy.run_module("vit_helpers", run_name="__main__")
 """
 
