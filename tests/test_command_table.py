@@ -120,8 +120,8 @@ TABLE = [  # words, exit status, what is printed: to stdout of 0, to stderr of o
     (["ablate", "tuned.toml"], WRONG,
      "baseline: a table trains from scratch, without the weights ours:seven"),
     (["ablate", "broken.toml"], WRONG,
-     r"bad\.png is damaged, .*; remove it, or leave it out with skip_broken "
-     r"\(train and shards: --skip-broken\)$"),
+     r"bad\.png is damaged, .*; remove it, or leave it out with --skip-broken "
+     r"of train and shards \(in Python: skip_broken=True\)$"),
     (["ablate", "small.toml"], OK,
      r"baseline +1 +\d\.\d+ +NaN +\+0\.0000 +NaN (.|\n)*rows: small\.csv"),
 ]  # fmt: skip

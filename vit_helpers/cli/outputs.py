@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 from PIL import ExifTags, Image
 from torch import Tensor, nn
 
-from vit_helpers._files import make_parent, shown, write_aside
+from vit_helpers._files import WriteError, error_cause, make_parent, shown, write_aside
 from vit_helpers._validate import check_choice
 from vit_helpers.cli import escape
 from vit_helpers.cli.figures import draw_test
@@ -119,6 +119,24 @@ def save_figure(figure: Figure, file: Path) -> None:
         figure.savefig(part, dpi=100, format=form, **mark(form))
 
 
+@contextmanager
+def write_result(file: Path) -> Iterator[Path]:
+    """Give a path to write a result to: one aside, which then replaces the file, or a device.
+
+    raises: `WriteError`, naming the file, when that fails
+    """
+    if file.is_file() or not file.exists():
+        with write_aside(file) as part:
+            yield part
+        return
+    try:
+        yield file  # as /dev/stdout
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise WriteError(f"could not write {shown(file)}: {error_cause(error)}") from error
+
+
 def draw_results(
     out: Path, history: Sequence[Epoch], counts: Tensor, class_names: Sequence[str]
 ) -> None:
@@ -169,11 +187,12 @@ def print_start(data: DataLike, model: nn.Module, settings: RunSettings, device:
     trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
     name = "CNN" if settings.network == "cnn" else f"ViT {settings.weights or settings.model}"
     tuned = f" ({settings.tune}: {trained:,} of them are trained)" if settings.weights else ""
+    threads = torch.get_num_threads()
     processes = f"{world_size()} processes of " if world_size() > 1 else ""
     images = min(data.count("train"), settings.images or data.count("train"))
     print(
         f"{settings.data}: {images:,} training images; {name}, {size:,} parameters{tuned}; "
-        f"{device}, {processes}{torch.get_num_threads()} threads"
+        f"{device}, {processes}{threads} thread{'s' if threads > 1 else ''}"
     )
     print(f"{describe(data)}\n{settings}")
     if settings.weights and settings.tune != "head" and images < FEW_TO_TUNE and size > LARGE_MODEL:

@@ -97,10 +97,11 @@ def add_train(parser: ArgumentParser) -> None:
     Each data set has settings of its own (vit_helpers/training/presets.toml), which options
     override.
 
-    Prints a line per epoch: the loss (in nats, with label smoothing), the accuracy on the training
-    images as they are seen during training, loss and accuracy on the validation split, the learning
-    rate, and the speed. The test split is used once, at the end, with the weights of the best
-    epoch, the one with the highest validation accuracy. The folder of the run contains
+    Prints a line per epoch: the loss (cross-entropy with label smoothing, in nats: guessing one of
+    K classes costs ln K), the accuracy on the training images as they are seen during training,
+    loss and accuracy on the validation split, the learning rate at the first step, and the speed.
+    The test split is used once, at the end, with the weights of the best epoch, the one with the
+    highest validation accuracy. The folder of the run contains
 
         weights.safetensors    the weights of the best epoch, for `predict` and `evaluate`
         last.safetensors       the weights of the last epoch
@@ -109,6 +110,12 @@ def add_train(parser: ArgumentParser) -> None:
         curves.png             the same as a figure
         confusion.png          the confusion matrix of the test, and the accuracy of each class
 
+    In history.csv, columns without a prefix are of training, those with val_ of validation:
+    majority_share is the fraction of images that get the most frequent answer, largest_class the
+    share of the largest class, least_loss the lowest loss that smoothed or mixed labels allow,
+    guess_loss the lowest of one answer for all images, probabilities whether the outputs have
+    passed a softmax, and tokens how many an image has in the network.
+
     Ctrl-C keeps every finished epoch; --resume continues to the result of a run that was never
     stopped (on CPU and CUDA).
 
@@ -116,6 +123,8 @@ def add_train(parser: ArgumentParser) -> None:
     photos. WEIGHTS is a name as for `load_pretrained` (torchvision:vit_b_16, timm:NAME,
     huggingface:NAME), the folder of a run, or a file: .safetensors, .npz, or tensors saved by
     torch.save (.pth, .pt, .bin), which are read without running any code.
+    Weights of gray images, such as a run on the digits, are adapted to color ones, as folders have
+    them, and the reverse: a gray picture gives the same outputs in both forms.
 
     --tune full trains all weights, head only a new classification head, and lora low-rank updates
     (LoRA) and the head. For a few hundred photos and a large model such as torchvision:vit_b_16,
@@ -173,7 +182,8 @@ def add_train(parser: ArgumentParser) -> None:
     add(
         "--out",
         type=Path,
-        help="folder for the results (default: the next free runs/DATA-1, -2, ...)",
+        help="folder for the results (default: the next free runs/NAME-1, -2, ..., by the name of "
+        "the data set or of your folder)",
     )
     add(
         "--resume", type=Path, metavar="FOLDER", help="continue the run in FOLDER, with its options"
@@ -271,8 +281,8 @@ def add_evaluate(parser: ArgumentParser) -> None:
     add = parser.add_argument
     add(
         "weights",
-        metavar="RUN",
-        help="the folder of a run, or any weights that `train --weights` reads",
+        metavar="WEIGHTS",
+        help="the folder of a run, a file, or a name: as for `train --weights`",
     )
     add(
         "data", metavar="DATA", help="folder:PATH for images of your own, or the name of a data set"
@@ -300,9 +310,10 @@ def add_ablate(parser: ArgumentParser) -> None:
     split. With "test = true" in the table, accuracy on the test split is kept, too: report it, but
     base no choice on it.
 
-    The error of a difference is its standard error over the seeds. "image error" is that over the
-    images, because another sample would give a different one; "both errors" combines the two; and p
-    is corrected for the number of changes (Holm).
+    The error of a difference is its standard error over the seeds, NaN if a few seeds happen to
+    have equal differences. "image error" is that over the images, because another sample would give
+    a different one; "both errors" combines the two; and p is corrected for the number of changes
+    (Holm).
 
     Examples:
 

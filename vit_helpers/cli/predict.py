@@ -13,6 +13,7 @@ from vit_helpers.cli.outputs import (
     print_warnings,
     report_broken,
     save_figure,
+    write_result,
 )
 from vit_helpers.cli.predictions import (
     find_pictures,
@@ -59,7 +60,8 @@ def run(args: Namespace) -> int:
             advice = "don't rely on the probabilities"
             print(f"note: this image is {FAR} that the model knows: {advice}")
     if args.csv:
-        table.to_csv(args.csv, index=False)
+        with write_result(args.csv) as file:
+            table.to_csv(file, index=False)
         print(f"predictions: {args.csv}")
     return report_broken(broken, len(files))
 

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from vit_helpers._files import as_text, expand_user, shown, to_cell
+from vit_helpers.cli.channels import warn_of_channels, with_channels
 from vit_helpers.cli.fitting import evaluation_batches
 from vit_helpers.cli.scores import confusion
 from vit_helpers.cli.seen import leave_out_seen, notes_of, warn_of_data_set
@@ -173,9 +174,14 @@ def count_in_data_set(name: str, pretrained: Pretrained, model: nn.Module, data:
 
     raises: ValueError if it does not know the classes, or reads images of another shape
     """
-    preprocess, known = pretrained.preprocess, pretrained.class_names
-    loaded = load_data(RunSettings(data=data), preprocess.crop)
+    known, is_mirrored = pretrained.class_names, isinstance(model, FlipTTA)
+    loaded = load_data(RunSettings(data=data), pretrained.preprocess.crop)
     check_classes(name, loaded.class_names, known)
+    if loaded.in_chans != pretrained.preprocess.in_chans:
+        warn_of_channels(name, pretrained.preprocess.in_chans, loaded.in_chans)
+        pretrained = with_channels(pretrained, loaded.in_chans)
+        model = FlipTTA(pretrained.model) if is_mirrored else pretrained.model
+    preprocess = pretrained.preprocess
     wanted, shape = (preprocess.in_chans, *preprocess.crop), (loaded.in_chans, *loaded.image_size)
     if wanted != shape:
         raise ValueError(

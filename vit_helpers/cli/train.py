@@ -33,6 +33,7 @@ from vit_helpers.cli.run_folder import (
     describe_run,
     how_to_resume,
     kept_settings,
+    run_name,
     stop_cause,
 )
 from vit_helpers.cli.scores import score_classes
@@ -106,7 +107,7 @@ def train(args: Namespace) -> int:
     """Train in a folder that no other run can use meanwhile; return the exit status."""
     device = init_distributed(pick_device(args.device))
     with ExitStack() as stack:
-        name = Path((args.data or "digits").partition(":")[0]).name
+        name = run_name(args.data or "digits")
         choose = partial(choose_folder, args.out, args.resume, name, stack)
         out, checkpoint = on_main(choose)
         if checkpoint and not args.resume:

@@ -64,6 +64,9 @@ TUNE = ("full", "head", "lora")
 SHAPE = {f.name for f in fields(ViTConfig)}
 RECIPE = {f.name for f in fields(Recipe)}
 SIZE = {"embed_dim", "depth", "num_heads"}  # what a size of the model stands for
+# What a CNN has none of; image_size, in_chans and num_classes are of the data
+OF_VIT = SHAPE - {"image_size", "in_chans", "num_classes"}
+OF_VIT |= {"model", "size", "patch", "norm", "token_lr_mult"}
 
 
 def name_sides(error: ValueError, image_size: tuple[int, int]) -> ValueError:
@@ -161,6 +164,21 @@ class RunSettings:
                 "leave out what sets it"
             )
 
+    def check_effect(self, names: Iterable[str]) -> None:
+        """Raise ValueError if a setting among these, which somebody gave, changes nothing here."""
+        idle = {"width": "the width of a ViT is embed_dim"}
+        if self.network == "cnn":
+            idle = dict.fromkeys(OF_VIT, "a CNN has only a width")
+        if self.tune != "lora":
+            idle["rank"] = "only the updates of tune=lora have one"
+        if self.weights is None:
+            idle["tune"] = "there are no weights to fine-tune"
+        elif self.tune != "full":
+            idle["token_lr_mult"] = f"tune={self.tune} trains no tokens"
+        for name in names:
+            if name in idle:
+                raise ValueError(f"{name} has no effect: {idle[name]}")
+
     @cached_property
     def config(self) -> ViTConfig:
         """The architecture of a ViT; `make_network` adds what is known with the data.
@@ -192,7 +210,8 @@ class RunSettings:
         return (
             f"augmentation {self.augment}{mix} (images are {mirrored}); "
             f"{recipe.optimizer}, learning rate {recipe.lr:g}, {recipe.schedule}, "
-            f"{recipe.epochs} epochs, batches of {self.batch_size}"
+            f"{recipe.epochs} epoch{'s' if recipe.epochs > 1 else ''}, "
+            f"batches of {self.batch_size}"
         )
 
     def __repr__(self) -> str:
@@ -207,7 +226,8 @@ class RunSettings:
         """
         known = {f.name for f in fields(cls)} - {"shape", "recipe"} | SHAPE | RECIPE
         if unknown := sorted(settings.keys() - known):
-            matches = [get_close_matches(name, known, n=1) for name in unknown]
+            # 0.75: a misspelling, while class_weights and drop_path are other things
+            matches = [get_close_matches(name, known, n=1, cutoff=0.75) for name in unknown]
             near = [repr(match[0]) for match in matches if match]
             meant = f" (did you mean {' and '.join(near)}?)" if near else ""
             raise ValueError(
@@ -219,8 +239,13 @@ class RunSettings:
         return cls(shape=shape, recipe=Recipe(**recipe), **own)
 
     def replace(self, **changes: Any) -> "RunSettings":
-        """Return these settings with some changed, by name."""
-        return self.from_dict({**self.to_dict(), **changes})
+        """Return these settings with some changed, by name.
+
+        raises: ValueError for a change without effect, see `check_effect`
+        """
+        settings = self.from_dict({**self.to_dict(), **changes})
+        settings.check_effect(changes)
+        return settings
 
     def to_dict(self) -> dict[str, Any]:
         """Return every setting by name, a plain dict that `from_dict` reads."""
@@ -248,7 +273,8 @@ def preset(data: str, **changes: Any) -> RunSettings:
     For "shards:PATH" they are those of what is inside. With `weights` among the changes, the
     settings for fine-tuning in presets.toml replace those of the data set.
     changes: as for `override`
-    raises : ValueError for a size, patch side or model beside weights
+    raises : ValueError for a size, patch side or model beside weights, and for a change without
+             effect
     """
     name = str(data).partition(":")[0]
     if name == "shards":
@@ -266,7 +292,9 @@ def preset(data: str, **changes: Any) -> RunSettings:
     elif given := sorted(changes.keys() & {"tune", "rank"}):
         names = ", ".join(given)
         raise ValueError(f"{names}: there is nothing to fine-tune without weights (--weights)")
-    return RunSettings.from_dict(override({"data": data, **declared}, changes))
+    settings = RunSettings.from_dict(override({"data": data, **declared}, changes))
+    settings.check_effect(changes)
+    return settings
 
 
 def override(settings: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
