@@ -27,7 +27,7 @@ TABLE = [  # words, exit status, what is printed: to stdout of 0, to stderr of o
     ([*RUN, "--set", "norm=last"], OK,
      r"weights: +only in the checkpoint, because predict reads only ViTs with pre-norm blocks"),
     ([*RUN, "--set", "mix=mixup", "--set", "tta=true"], OK,
-     r"affine, mixup(.|\n)*360 images and their mirror images, with"),
+     r"affine, mixup(.|\n)*360 images, each averaged with its mirror image, with"),
     ([*RUN, "--set", "images=64", "--patience", "1"], OK,
      r"digits: 64 training images(.|\n)*weights of epoch 1; 95% interval 0\.\d+ to 0\.\d+"),
     (["train", "--out", "new", "--lr", "1e-20", "--set", "images=64", "--patience", "2"], OK,

@@ -280,7 +280,7 @@ def test_what_a_recipe_tells_is_known():
 def test_every_piece_of_advice_is_a_question_or_has_no_period():
     for entries in ADVICE.values():
         names = {name for name, text in entries["advice"]}
-        assert names <= {"", "l2", "warm-up", "code", "weights", "labels", "risen"}
+        assert names <= {"", "l2", "warm-up", "code", "weights", "labels", "risen", "even"}
         texts = [entries["seen"], *(text for _, text in entries["advice"])]
         assert not any(text.endswith(".") for text in texts)
 

@@ -26,7 +26,10 @@ from vit_helpers.training.checkpoints import describe_changes, load_checkpoint
 from vit_helpers.training.presets import RunSettings, override
 
 CHECKPOINT = "checkpoint.pt"
-RESULTS = ("*.safetensors", "curves.png", "confusion.png", "history.csv")  # written beside them
+RESULTS = (  # written beside them
+    *("*.safetensors", "curves.png", "confusion.png", "mistakes.png"),
+    *("classes.csv", "history.csv"),
+)
 WEIGHTS = "trained weights"
 # Of mean and standard deviation, which another number of threads may round differently
 TOLERANCE = 1e-5
