@@ -1,11 +1,15 @@
 """Figures that only commands draw: the results of a test, and maps beside an image."""
 
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import pandas as pd
 import torch.nn.functional as F
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties
+from matplotlib.textpath import TextPath
 from torch import Tensor
 
 from vit_helpers.cli.mistakes import Mistakes
@@ -17,6 +21,8 @@ from vit_helpers.plots.training import draw_confusion
 NAMED = 30  # classes, as many as have room for their names
 LISTED = 15  # the worst of more classes, and the pairs that are confused most often
 SIDE = 224  # pixels of an image in a figure, at least
+COLUMN = 215  # pixels for the text above an image, four of which are 900 pixels wide
+PIXELS = 100 / 72  # in a point
 
 
 def draw_test(counts: Tensor, table: pd.DataFrame) -> Figure:
@@ -102,14 +108,14 @@ def draw_worst(
     wrong   : how many wrong answers there are
     pictures: the names of the images, where they have one
     """
-    answers = zip(*(column.tolist() for column in mistakes.answers), strict=True)
     titles = []
-    for label, predicted, probability in answers:
-        own, other = shorten(class_names[label]), shorten(class_names[predicted], 16)
-        titles.append(f"{other} ({probability:.1%})\ntrue: {own}")
+    columns = [column.tolist() for column in mistakes.answers]
+    for label, predicted, probability in zip(*columns, strict=True):
+        answer = fit_width(class_names[predicted], f"{{}} ({probability:.1%})")
+        titles.append(f"{answer}\n{fit_width(class_names[label], 'true: {}')}")
     if pictures:
         pairs = zip(titles, pictures, strict=True)
-        titles = [f"{title}\n{shorten_start(name)}" for title, name in pairs]
+        titles = [f"{title}\n{fit_width(name, cut=shorten_start)}" for title, name in pairs]
     fig = draw_image_grid([enlarge(image) for image in mistakes.images], titles, columns=4)
     style.title_figure(
         fig,
@@ -133,7 +139,19 @@ def shorten(name: str, length: int = 18) -> str:
     return (text if len(text) <= length else text[: length - 1] + "…").replace("$", r"\$")
 
 
-def shorten_start(name: str, length: int = 22) -> str:
+def fit_width(name: str, form: str = "{}", cut: Callable[[str, int], str] = shorten) -> str:
+    """Cut a name so that the text in which it is fits above an image of `draw_worst`."""
+    font = FontProperties(size=style.TEXT_SIZE)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing from")  # which are drawn as boxes
+        for length in range(40, 1, -1):
+            text = form.format(cut(name, length))
+            if TextPath((0, 0), text, prop=font).get_extents().width * PIXELS <= COLUMN:
+                break
+    return text
+
+
+def shorten_start(name: str, length: int) -> str:
     """Cut the name of an image to so many characters, of which the last tell files apart."""
     return shorten(name if len(name) <= length else f"…{name[1 - length :]}", length)
 
