@@ -2,7 +2,6 @@
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 
 import pandas as pd
 import torch.nn.functional as F
