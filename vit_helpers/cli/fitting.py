@@ -107,7 +107,7 @@ def save_run(
     """Save the weights of a run, with LoRA merged, for `load_pretrained`.
 
     seen: `seen_notes`
-    Notes in the file are for `check_best` and `count_confusions`.
+    Notes in the file are for `check_best` and `run_test`.
     """
     model = make_like(config, settings)
     model.load_state_dict(weights)
