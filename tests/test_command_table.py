@@ -27,9 +27,11 @@ TABLE = [  # words, exit status, what is printed: to stdout of 0, to stderr of o
     ([*RUN, "--set", "norm=last"], OK,
      r"weights: +only in the checkpoint, because predict reads only ViTs with pre-norm blocks"),
     ([*RUN, "--set", "mix=mixup", "--set", "tta=true"], OK,
-     r"affine, mixup(.|\n)*360 images and their mirror images, with"),
+     r"affine, mixup(.|\n)*360 images, each averaged with its mirror image, with"),
     ([*RUN, "--set", "images=64", "--patience", "1"], OK,
      r"digits: 64 training images(.|\n)*weights of epoch 1; 95% interval 0\.\d+ to 0\.\d+"),
+    ([*RUN, "--set", "images=64"], OK,
+     r"\naccuracy of each class \(and its images\): 0: \d\.\d\d \(38\), 1: \d\.\d\d \(31\), "),
     (["train", "--out", "new", "--lr", "1e-20", "--set", "images=64", "--patience", "2"], OK,
      r"stopped early after epoch \d+: no better epoch in the last 2"),
     ([*RUN, "--augment", "flip_crop"], OK,
@@ -188,6 +190,7 @@ def test_what_each_command_says(place, tmp_path, monkeypatch, words, status, say
     # these take longest, and are tested where the run in old/ is made
     monkeypatch.setattr("vit_helpers.cli.train.draw_results", lambda *data: None)
     monkeypatch.setattr("vit_helpers.cli.evaluate.draw_counts", lambda *data: None)
+    monkeypatch.setattr("vit_helpers.cli.evaluate.draw_mistakes", lambda *data: None)
     for path in place.iterdir():
         (tmp_path / path.name).symlink_to(path)
     done = command(*words, cwd=tmp_path)
@@ -217,6 +220,7 @@ def test_what_a_run_keeps(place):
         "history.csv",
         "curves.png",
         "confusion.png",
+        "classes.csv",
     }
     assert names <= {path.name for path in (place / "old").iterdir()}
     assert len(pd.read_csv(place / "old" / "history.csv")) == 2

@@ -150,6 +150,8 @@ def test_runs_started_at_once_have_a_folder_each(tmp_path):
             "history.csv",
             "curves.png",
             "confusion.png",
+            "mistakes.png",
+            "classes.csv",
         }
 
 

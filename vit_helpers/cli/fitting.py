@@ -114,7 +114,7 @@ def save_run(
     """Save the weights of a run for `load_pretrained`.
 
     seen: `seen_notes`
-    Notes in the file are for `check_best` and `count_confusions`.
+    Notes in the file are for `check_best` and `run_test`.
     """
     with torch.random.fork_rng(devices=[]):  # which the first weights of a model would change
         model = ViT(config)

@@ -12,6 +12,7 @@ from os.path import samestat
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import torch
 from matplotlib.backend_bases import FigureCanvasBase
 from matplotlib.figure import Figure
@@ -21,8 +22,16 @@ from torch import Tensor, nn
 from vit_helpers._files import WriteError, error_cause, make_parent, shown, write_aside
 from vit_helpers._validate import check_choice
 from vit_helpers.cli import escape
-from vit_helpers.cli.figures import draw_test
-from vit_helpers.cli.scores import class_table, wilson_interval
+from vit_helpers.cli.figures import draw_test, draw_worst
+from vit_helpers.cli.mistakes import Mistakes
+from vit_helpers.cli.scores import (
+    balanced_accuracy,
+    class_table,
+    is_uneven,
+    save_class_table,
+    wilson_interval,
+    worst_classes,
+)
 from vit_helpers.data.splits import SPLITS, DataLike
 from vit_helpers.distributed import world_size
 from vit_helpers.plots.training import draw_curves
@@ -138,16 +147,40 @@ def write_result(file: Path) -> Iterator[Path]:
 
 
 def draw_results(
-    out: Path, history: Sequence[Epoch], counts: Tensor, class_names: Sequence[str]
+    out: Path,
+    history: Sequence[Epoch],
+    counts: Tensor,
+    class_names: Sequence[str],
+    mistakes: Mistakes,
 ) -> None:
-    """Draw the curves and the test results of a run into its folder."""
+    """Draw the curves and the test results of a run into its folder, with a table of its classes.
+
+    mistakes: with images from 0 to 1
+    """
     save_figure(draw_curves(history), out / "curves.png")
     draw_counts(out / "confusion.png", counts, class_names)
+    draw_mistakes(out / "mistakes.png", mistakes, counts, class_names)
+    save_class_table(class_table(counts, class_names), out / "classes.csv")
 
 
 def draw_counts(file: Path, counts: Tensor, class_names: Sequence[str]) -> None:
     """Draw the confusion matrix and the accuracy of each class."""
     save_figure(draw_test(counts, class_table(counts, class_names)), file)
+
+
+def draw_mistakes(
+    file: Path,
+    mistakes: Mistakes,
+    counts: Tensor,
+    class_names: Sequence[str],
+    pictures: Sequence[str] = (),
+) -> None:
+    """Draw the worst mistakes, as `draw_worst`; without any, the file of an earlier test goes."""
+    if not len(mistakes.images):
+        file.unlink(missing_ok=True)
+        return
+    wrong = int(counts.sum() - counts.trace())
+    save_figure(draw_worst(mistakes, class_names, wrong, pictures), file)
 
 
 # Lines
@@ -218,6 +251,35 @@ def print_score(score: Score, counts: Tensor, description: str) -> None:
     print(f"test loss {score.loss:.3f} nats, without label smoothing")
 
 
+def print_classes(table: pd.DataFrame) -> None:
+    """Print in a line how accurate the classes are: all of them, or the worst ten.
+
+    table: `class_table`
+    """
+    print_balanced(table)
+    tested = table[table["images"] > 0].iloc[:-1]
+    title = "accuracy of each class (and its images)"
+    if len(tested) > CLASSES_SHOWN:
+        title = f"worst of {len(tested):,} classes (and their images)"
+        tested = worst_classes(table, CLASSES_SHOWN)
+    columns = zip(tested.index, tested["accuracy"], tested["images"], strict=True)
+    listed = [f"{shown(name)}: {share:.2f} ({images:,})" for name, share, images in columns]
+    print(f"{title}: {', '.join(listed)}")
+
+
+def print_balanced(table: pd.DataFrame) -> None:
+    """Print the balanced accuracy of a test whose classes are uneven.
+
+    table: `class_table`
+    """
+    if is_uneven(table):
+        sizes = table["images"].iloc[:-1]
+        print(
+            f"balanced accuracy {balanced_accuracy(table):.4f}, the mean over the classes, "
+            f"which have {sizes[sizes > 0].min():,} to {sizes.max():,} test images"
+        )
+
+
 def print_end(out: Path, data: DataLike, settings: RunSettings, accuracy: float) -> None:
     """Print where the results are, and what to do next."""
     if not settings.keeps_weights:
@@ -227,6 +289,9 @@ def print_end(out: Path, data: DataLike, settings: RunSettings, accuracy: float)
     print(f"weights:    {out / 'weights.safetensors'}")
     print(f"curves:     {out / 'curves.png'}")
     print(f"confusion:  {out / 'confusion.png'}")
+    if (out / "mistakes.png").exists():
+        print(f"mistakes:   {out / 'mistakes.png'}")
+    print(f"classes:    {out / 'classes.csv'}")
     print(f"predict with: python -m vit_helpers predict PICTURE --weights {shlex.quote(str(out))}")
     few = data.in_chans == 3 and data.count("train") < FEW_IMAGES
     if settings.weights is None and few and accuracy < GOOD_ACCURACY:

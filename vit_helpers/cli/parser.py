@@ -109,6 +109,9 @@ def add_train(parser: ArgumentParser) -> None:
         history.csv            the measurements of each epoch, as a table
         curves.png             the same as a figure
         confusion.png          the confusion matrix of the test, and the accuracy of each class
+                               (of more than 30 classes, what is confused most, and the worst)
+        mistakes.png           the most confident wrong answers of the test, at most 12
+        classes.csv            the accuracy of each class in the test, with its 95% interval
 
     In history.csv, columns without a prefix are of training, those with val_ of validation:
     majority_share is the fraction of images that get the most frequent answer, largest_class the
@@ -273,9 +276,17 @@ def add_evaluate(parser: ArgumentParser) -> None:
     into splits, and for other data sets, only the test split is used. The model must know all
     classes.
 
+    Prints the accuracy of each class, and draws two figures: which classes are confused, and the
+    most confident wrong answers, at most 12, with the predicted class, its probability, the true
+    class, and the file. Of more than 30 classes, the worst and the pairs that are confused most
+    often are shown, and all are in NAME-classes.csv. --csv stores what was predicted for each
+    image. Images that are no files are named by their split and number, from "test 0" on.
+
+    Earlier results of this command are replaced; other files are not.
+
     Examples:
 
-        python -m vit_helpers evaluate runs/mine folder:new_photos
+        python -m vit_helpers evaluate runs/mine folder:new_photos --csv new_photos.csv
         python -m vit_helpers evaluate runs/digits-1 digits --out digits.png
     """
     add = parser.add_argument
@@ -288,7 +299,18 @@ def add_evaluate(parser: ArgumentParser) -> None:
         "data", metavar="DATA", help="folder:PATH for images of your own, or the name of a data set"
     )
     add_white(parser)
-    add("--out", type=Path, help="file for the figure (default: NAME-confusion.png)")
+    add(
+        "--out",
+        type=Path,
+        help="file for the figure (default: NAME-confusion.png); that of wrong answers is beside "
+        "it, as NAME-mistakes.png",
+    )
+    add(
+        "--csv",
+        type=Path,
+        help="CSV file with a row for each image: picture, true class, predicted class, "
+        "probability",
+    )
 
 
 def add_ablate(parser: ArgumentParser) -> None:

@@ -27,7 +27,10 @@ from vit_helpers.training.presets import RunSettings, override
 
 CHECKPOINT = "checkpoint.pt"
 LAST_WEIGHTS = "last.safetensors"
-RESULTS = ("*.safetensors", "curves.png", "confusion.png", "history.csv")  # written beside them
+RESULTS = (  # written beside them
+    *("*.safetensors", "curves.png", "confusion.png", "mistakes.png"),
+    *("classes.csv", "history.csv"),
+)
 WEIGHTS = "trained weights"
 PIXELS = "pixels or labels of "  # and the name of a split: a digest in a fingerprint
 # Of mean and standard deviation, which another number of threads may round differently

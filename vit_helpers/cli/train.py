@@ -18,8 +18,10 @@ from vit_helpers._files import WriteError
 from vit_helpers.cli import escape
 from vit_helpers.cli.fine_tuning import adapt, load_data_for, load_start, scale_lr
 from vit_helpers.cli.fitting import check_best, evaluation_batches, fit_run
+from vit_helpers.cli.mistakes import Mistakes
 from vit_helpers.cli.outputs import (
     draw_results,
+    print_classes,
     print_end,
     print_score,
     print_start,
@@ -36,7 +38,7 @@ from vit_helpers.cli.run_folder import (
     run_name,
     stop_cause,
 )
-from vit_helpers.cli.scores import score_classes
+from vit_helpers.cli.scores import class_table, score_classes
 from vit_helpers.cli.seen import warn_of_start
 from vit_helpers.cli.threads import use_threads
 from vit_helpers.cli.trained_part import PartCheckpoint, trains_part
@@ -179,21 +181,27 @@ def fit_and_test(args: Namespace, out: Path, kept: Path | None, device: str) -> 
             f"stopped early after epoch {len(history)}: "
             f"no better epoch in the last {settings.patience}"
         )
-    score, counts = test(model, data, settings, device)
+    score, counts, mistakes = test(model, data, settings, device)
     if is_main_process():
-        images = "images and their mirror images" if settings.tta else "images"
+        images = "images, each averaged with its mirror image" if settings.tta else "images"
         print_score(score, counts, f"{images}, with the weights of epoch {epoch}")
+        print_classes(class_table(counts, data.class_names))
         print(f"checkpoint: {checkpoint.path}")
-        draw_results(out, history, counts, data.class_names)
+        draw_results(out, history, counts, data.class_names, mistakes)
         print_end(out, data, settings, score.accuracy)
 
 
 def test(
     model: nn.Module, data: DataLike, settings: RunSettings, device: str
-) -> tuple[Score, Tensor]:
-    """Test a model once, on the test split: its score of all processes and the confusion matrix."""
+) -> tuple[Score, Tensor, Mistakes]:
+    """Test a model once, on the test split.
+
+    returns: of all processes, the score, the confusion matrix, and the worst mistakes, with images
+             from 0 to 1
+    """
     batches = shard_batches(evaluation_batches(data, "test"))
-    return score_classes(with_tta(model, settings), batches, device)
+    score, counts, mistakes = score_classes(with_tta(model, settings), batches, device)
+    return score, counts, mistakes.unnormalize(data.mean, data.std)
 
 
 def read_run(
