@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from vit_helpers.cli.forecast import Forecast
 from vit_helpers.cli.seen import seen_notes
 from vit_helpers.distributed import (
     broadcast,
@@ -56,6 +57,7 @@ def fit_run(
         EarlyStopping(settings.patience),
         HistoryFile(out / "history.csv"),
         Report(known=known),
+        Forecast(out, data, settings.keeps_weights, settings.patience is not None),
     ]
     if not settings.keeps_weights:
         history = fit(

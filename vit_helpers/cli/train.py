@@ -54,6 +54,7 @@ from vit_helpers.distributed import (
 from vit_helpers.pretrained.sources import RUN_WEIGHTS
 from vit_helpers.training import Recipe, Score, set_seed
 from vit_helpers.training.checkpoints import Checkpoint, load_checkpoint
+from vit_helpers.training.loop import show_progress
 from vit_helpers.training.presets import (
     RunSettings,
     given_settings,
@@ -187,7 +188,7 @@ def test(
     model: nn.Module, data: DataLike, settings: RunSettings, device: str
 ) -> tuple[Score, Tensor]:
     """Test a model once, on the test split: its score of all processes and the confusion matrix."""
-    batches = shard_batches(evaluation_batches(data, "test"))
+    batches = show_progress(shard_batches(evaluation_batches(data, "test")), "test")
     return score_classes(with_tta(model, settings), batches, device)
 
 
