@@ -5,6 +5,7 @@ from pathlib import Path
 
 from vit_helpers._files import expand_user, shown
 from vit_helpers.cli.outputs import check_figure, draw_counts, print_warnings, report_broken
+from vit_helpers.cli.precision import predict_in
 from vit_helpers.cli.predictions import count_confusions
 from vit_helpers.cli.scores import class_table
 from vit_helpers.cli.threads import use_threads
@@ -25,7 +26,7 @@ def run(args: Namespace) -> int:
     images = expand_user(path).rglob("*") if kind == "folder" else ()
     out = check_figure(args.out or Path(f"{name}-confusion.png"), inputs=images)
     use_threads(pretrained.model, batch_size=64)
-    with print_warnings():
+    with print_warnings(), predict_in(args.precision, pretrained.model):
         counts, description, broken = count_confusions(
             args.weights, pretrained, args.data, args.white
         )

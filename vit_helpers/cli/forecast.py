@@ -84,8 +84,9 @@ def stored_bytes(run: Run, keep_weights: bool) -> int:
     These are the checkpoint, after more than one epoch the one before it, and the weights of the
     best and of the last epoch.
     """
-    checkpoint = tensor_bytes(run.model.state_dict()) + tensor_bytes(run.optimizer.state_dict())
-    weights = 4 * sum(parameters(run.model.config).values()) if keep_weights else 0
+    model: Any = run.model
+    checkpoint = tensor_bytes(model.state_dict()) + tensor_bytes(run.optimizer.state_dict())
+    weights = 4 * sum(parameters(model.config).values()) if keep_weights else 0
     return min(2, run.recipe.epochs) * checkpoint + 2 * weights
 
 

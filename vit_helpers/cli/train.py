@@ -26,6 +26,7 @@ from vit_helpers.cli.outputs import (
     print_warnings,
 )
 from vit_helpers.cli.parser import TRAIN_SETTINGS
+from vit_helpers.cli.precision import CHOSEN, choose_precision
 from vit_helpers.cli.run_folder import (
     CHECKPOINT,
     check_restarted,
@@ -41,6 +42,7 @@ from vit_helpers.cli.threads import use_threads
 from vit_helpers.data.shards import BrokenShardError
 from vit_helpers.data.splits import DataLike
 from vit_helpers.distributed import (
+    broadcast,
     init_distributed,
     is_main_process,
     is_peer_failure,
@@ -161,11 +163,16 @@ def fit_and_test(args: Namespace, out: Path, kept: Path | None, device: str) -> 
     model = make_network(data, settings) if start is None else adapt(start, data, settings)
     if start is not None and kept is None and "lr" not in given:
         settings = scale_lr(settings, start.model.config.embed_dim)
+    chosen = kept is None and "precision" not in given
+    if chosen:  # in all processes the same, if their processors differ
+        settings = settings.replace(precision=broadcast(choose_precision(model, device)))
 
     use_threads(model, settings.batch_size)
     about = describe_run(data, model, settings, resumed) | {"skip_broken": args.skip_broken}
     if is_main_process():
         print_start(data, model, settings, device)
+        if settings.recipe.precision == "bfloat16":
+            print(CHOSEN if chosen else "note: matrix products in bfloat16")
     if args.shard:
         shard(model)
     checkpoint = Checkpoint(out / CHECKPOINT, resume=kept is not None, about=about)
