@@ -138,6 +138,7 @@ MAKE = {
     "KeepBest": lambda cls, _: cls(print),
     "EarlyStopping": lambda cls, _: cls(3),
     "HistoryFile": lambda cls, _: cls("history.csv"),
+    "Forecast": lambda cls, folder: cls(folder, load("digits"), True, True),
     "WriteError": lambda cls, _: cls("no space left"),
     "Checkpoint": lambda cls, _: cls("a.pt", True, {"x": 1}),
     "PartCheckpoint": lambda cls, _: cls("a.pt", True, {"x": 1}),

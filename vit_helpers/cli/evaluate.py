@@ -18,6 +18,7 @@ from vit_helpers.cli.outputs import (
     print_warnings,
     report_broken,
 )
+from vit_helpers.cli.precision import predict_in
 from vit_helpers.cli.predictions import is_test_table, run_test
 from vit_helpers.cli.scores import (
     class_table,
@@ -51,7 +52,7 @@ def run(args: Namespace) -> int:
         raise ValueError(f"{args.weights} has no classification head, so it cannot predict classes")
     outputs = check_outputs(args, len(names))
     use_threads(pretrained.model, batch_size=64)
-    with print_warnings():
+    with print_warnings(), predict_in(args.precision, pretrained.model):
         tested = run_test(args.weights, pretrained, args.data, args.white)
     n, broken = len(tested.pictures), tested.broken
     if n == 0:

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from vit_helpers.cli.forecast import Forecast
 from vit_helpers.cli.head_features import cache_features
 from vit_helpers.cli.run_folder import LAST_WEIGHTS
 from vit_helpers.cli.seen import seen_notes
@@ -57,6 +58,7 @@ def fit_run(
         EarlyStopping(settings.patience),
         HistoryFile(out / "history.csv"),
         Report(known=known),
+        Forecast(out, data, settings.keeps_weights, settings.patience is not None),
     ]
     if features := cache_features(model, data, settings, validation, device):
         network, batches, validation = features.head, features.train, features.validation

@@ -70,7 +70,8 @@ TRAIN_SETTINGS: dict[str, tuple[Callable[[str], Any], str]] = {
     "weight_decay": (float, "weight decay of the weight matrices (default: that of the data set)"),
     "precision": (
         str,
-        "float32, or bfloat16 for matrix products, on hardware that supports it (default: float32)",
+        "float32, or bfloat16 for matrix products (default: bfloat16 for a wide model, as S or B, "
+        "on a CPU with units for it, else float32)",
     ),
     "seed": (int, "seed of all random numbers (default: 0)"),
     "patience": (
@@ -214,6 +215,16 @@ def add_folder_options(parser: ArgumentParser) -> None:
     )
 
 
+def add_precision(parser: ArgumentParser) -> None:
+    """Add the option of commands that predict."""
+    parser.add_argument(
+        "--precision",
+        choices=("float32", "bfloat16"),
+        help="of matrix products (default: bfloat16 for several images and a wide model, as S or "
+        "B, on a CPU with units for it, else float32)",
+    )
+
+
 def add_white(parser: ArgumentParser) -> None:
     """Add the option about gray images of more than 8 bits."""
     parser.add_argument(
@@ -258,6 +269,7 @@ def add_predict(parser: ArgumentParser) -> None:
         help="classes to print for a single image (default: 5)",
     )
     add_white(parser)
+    add_precision(parser)
     add("--out", type=Path, help="figure for a single image (default: NAME-attention.png)")
     add(
         "--csv",
@@ -299,6 +311,7 @@ def add_evaluate(parser: ArgumentParser) -> None:
         "data", metavar="DATA", help="folder:PATH for images of your own, or the name of a data set"
     )
     add_white(parser)
+    add_precision(parser)
     add(
         "--out",
         type=Path,

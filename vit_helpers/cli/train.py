@@ -28,6 +28,7 @@ from vit_helpers.cli.outputs import (
     print_warnings,
 )
 from vit_helpers.cli.parser import TRAIN_SETTINGS
+from vit_helpers.cli.precision import CHOSEN, choose_precision
 from vit_helpers.cli.run_folder import (
     CHECKPOINT,
     check_restarted,
@@ -45,6 +46,7 @@ from vit_helpers.cli.trained_part import PartCheckpoint, trains_part
 from vit_helpers.data.shards import BrokenShardError
 from vit_helpers.data.splits import DataLike
 from vit_helpers.distributed import (
+    broadcast,
     init_distributed,
     is_main_process,
     is_peer_failure,
@@ -58,6 +60,7 @@ from vit_helpers.distributed import (
 from vit_helpers.pretrained.sources import RUN_WEIGHTS
 from vit_helpers.training import Recipe, Score, set_seed
 from vit_helpers.training.checkpoints import Checkpoint, load_checkpoint
+from vit_helpers.training.loop import show_progress
 from vit_helpers.training.presets import (
     RunSettings,
     given_settings,
@@ -165,12 +168,17 @@ def fit_and_test(args: Namespace, out: Path, kept: Path | None, device: str) -> 
     model = make_network(data, settings) if start is None else adapt(start, data, settings)
     if start is not None and kept is None and "lr" not in given:
         settings = scale_lr(settings, start.model.config.embed_dim)
+    chosen = kept is None and "precision" not in given
+    if chosen:  # in all processes the same, if their processors differ
+        settings = settings.replace(precision=broadcast(choose_precision(model, device)))
 
     use_threads(model, settings.batch_size)
     about = describe_run(data, start and start.model, settings, resumed)
     about |= {"skip_broken": args.skip_broken}
     if is_main_process():
         print_start(data, model, settings, device)
+        if settings.recipe.precision == "bfloat16":
+            print(CHOSEN if chosen else "note: matrix products in bfloat16")
     if args.shard:
         shard(model)
     kind = PartCheckpoint if trains_part(settings) else Checkpoint
@@ -199,7 +207,7 @@ def test(
     returns: of all processes, the score, the confusion matrix, and the worst mistakes, with images
              from 0 to 1
     """
-    batches = shard_batches(evaluation_batches(data, "test"))
+    batches = show_progress(shard_batches(evaluation_batches(data, "test")), "test")
     score, counts, mistakes = score_classes(with_tta(model, settings), batches, device)
     return score, counts, mistakes.unnormalize(data.mean, data.std)
 
