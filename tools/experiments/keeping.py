@@ -9,14 +9,12 @@ trainings are kept in a CSV file, and the same command goes on where it stopped.
 
 import tomllib
 from argparse import ArgumentParser, Namespace
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import date
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import torch
 from torch import nn
@@ -27,6 +25,7 @@ from tools.experiments.measuring import add_out, find_or_measure, markdown_table
 from vit_helpers.cli.fine_tuning import adapt, load_data_for, load_start, scale_lr
 from vit_helpers.data import Data
 from vit_helpers.data.splits import Batches, subset
+from vit_helpers.results.keeping import HORIZONS, choose
 from vit_helpers.scaling.timing import processor
 from vit_helpers.training import evaluate, fit, set_seed
 from vit_helpers.training.callbacks import Callback, Run
@@ -43,7 +42,6 @@ CASES: dict[str, dict[str, Any]] = tomllib.loads(
     Path(__file__).with_suffix(".toml").read_text(encoding="utf-8")
 )
 NEW = 1000  # images that no rule sees
-HORIZONS = (1, 3)  # epochs that a moving average reaches back
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -149,47 +147,6 @@ class Watch(Callback):
     def on_epoch_end(self, run: Run) -> None:
         model: nn.Module = with_tta(run.model, self.settings)
         self.new_accuracies.append(evaluate(model, self.new).accuracy)
-
-
-def best(validation: np.ndarray, loss: np.ndarray, images: int) -> int:
-    """The epoch with the highest accuracy; of equal ones the lowest loss"""
-    return int(np.lexsort((-loss, validation))[-1])
-
-
-def last(validation: np.ndarray, loss: np.ndarray, images: int) -> int:
-    return len(validation) - 1
-
-
-def beyond_one_error(validation: np.ndarray, loss: np.ndarray, images: int) -> int:
-    """The best epoch if it is ahead of the last by more than a standard error of so many images"""
-    epoch = best(validation, loss, images)
-    error = (validation[epoch] * (1 - validation[epoch]) / images) ** 0.5
-    return epoch if validation[epoch] - validation[-1] > error else len(validation) - 1
-
-
-def lowest_loss(validation: np.ndarray, loss: np.ndarray, images: int) -> int:
-    return int(loss.argmin())
-
-
-RULES: dict[str, Callable[[np.ndarray, np.ndarray, int], int]] = {
-    "last": last,
-    "best accuracy": best,
-    "best beyond one error": beyond_one_error,
-    "lowest loss": lowest_loss,
-}
-
-
-def choose(row: Any) -> dict[str, float]:
-    """The accuracy on new images of what each rule keeps, for a row of the CSV file"""
-    numbers = {
-        name: np.array([float(x) for x in str(row[name]).split()])
-        for name in ("validation", "loss", "new", *(f"ema_{h}" for h in HORIZONS))
-    }
-    kept = {
-        name: numbers["new"][rule(numbers["validation"], numbers["loss"], row["validation_images"])]
-        for name, rule in RULES.items()
-    }
-    return kept | {f"EMA over {h} epochs": numbers[f"ema_{h}"][1] for h in HORIZONS}
 
 
 def summarize(table: pd.DataFrame) -> pd.DataFrame:

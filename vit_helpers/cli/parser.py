@@ -102,8 +102,8 @@ def add_train(parser: ArgumentParser) -> None:
     rate, and the speed. The test split is used once, at the end, with the weights of the best
     epoch, the one with the highest validation accuracy. The folder of the run contains
 
-        weights.safetensors    the weights of the best epoch, for `predict` and `evaluate`
-        last.safetensors       the weights of the last epoch
+        weights.safetensors    the weights, for `predict` and `evaluate`: those of the last epoch;
+                               with --patience those of the best, and last.safetensors the last
         checkpoint.pt          everything that --resume needs to continue
         history.csv            the measurements of each epoch, as a table
         curves.png             the same as a figure
