@@ -16,11 +16,11 @@ def test_effects_are_paired_by_seed_in_points():
     rows = [
         row("crop", 0, 0.5),
         row("crop", 1, 0.7),
-        row("medium", 1, 0.73),
-        row("medium", 0, 0.51),
+        row("photos", 1, 0.73),
+        row("photos", 0, 0.51),
     ]
     (line,) = photo_augmentation.summarize(pd.DataFrame(rows)).to_dict("records")
-    assert line == {"case": "a case", "seeds": 2, "crop": "0.600", "medium": "+2.0 (1.0)"}
+    assert line == {"case": "a case", "seeds": 2, "crop": "0.600", "photos": "+2.0 (1.0)"}
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ from torchvision.transforms import v2
 from tools import main
 from tools.experiments.folder_runs import CASES, add_cases, prepare
 from tools.experiments.measuring import add_out, find_or_measure, markdown_table
-from vit_helpers.data.augment import crop, mixup
+from vit_helpers.data.augment import augment_photos, crop, mixup
 from vit_helpers.scaling.timing import processor
 from vit_helpers.training import evaluate, fit
 from vit_helpers.training.presets import with_tta
@@ -48,15 +48,6 @@ def light(images: Tensor) -> Tensor:
     return per_image(resized(images.shape[3], 0.5), v2.ColorJitter(0.2, 0.2, 0.2))(images)
 
 
-def medium(images: Tensor) -> Tensor:
-    return per_image(
-        resized(images.shape[3], 0.35),
-        v2.RandomHorizontalFlip(),
-        v2.ColorJitter(0.3, 0.3, 0.3),
-        v2.RandomErasing(0.25),
-    )(images)
-
-
 def strong(images: Tensor) -> Tensor:
     """As DeiT's, with mixup beside it"""
     return per_image(
@@ -70,7 +61,7 @@ def strong(images: Tensor) -> Tensor:
 CANDIDATES: dict[str, tuple[Callable[[Tensor], Tensor], bool]] = {  # True for mixup
     "crop": (crop, False),
     "light": (light, False),
-    "medium": (medium, False),
+    "photos": (augment_photos, False),
     "strong": (strong, True),
 }
 
