@@ -108,18 +108,19 @@ def test_the_title_says_how_many_labels_are_saved_only_where_that_is_so():
     scratch = {100: (0, 0.5, 1), 300: (0, 0.55, 1), 1000: (0, 0.62, 1)}
     full = {100: (0, 0.621, 1), 300: (0, 0.7, 1), 1000: (0, 0.8, 1)}
     same = title_of({"from scratch": scratch, "full": full})
-    assert same == "Fine-tuned with 100 labels, as good as from scratch with 1,000"
+    assert same == "Fine-tuned with 100 labels, as good as from scratch with 1,000 in as many steps"
     better = title_of({"from scratch": scratch, "full": full | {100: (0, 0.7, 1)}})
     assert better == "Full fine-tuning gains 20 points"
 
 
-def test_rates_have_a_line_a_model_with_its_name():
-    fig = draw_rates({"one": [0.25, 0.5, 1], "other": [0.5, 0.75, 1]}).figure
-    assert {"one", "other"} <= set(texts(fig))
-    assert [list(line.get_ydata()) for line in fig.axes[0].lines] == [
-        [0.25, 0.5, 1],
-        [0.5, 0.75, 1],
-    ]
+@pytest.mark.parametrize("names", [("one", "other"), ("one", "two", "three", "four", "five")])
+def test_rates_have_a_line_a_model_with_its_name(names):
+    factors = {name: [0.25 + i / 10, 0.5, 1] for i, name in enumerate(names)}
+    fig = draw_rates(factors).figure
+    assert set(names) <= set(texts(fig))
+    lines = fig.axes[0].lines
+    assert [list(line.get_ydata()) for line in lines] == list(factors.values())
+    assert len({(line.get_color(), line.get_marker()) for line in lines}) == len(names)
 
 
 def test_centers_are_marked_where_they_are_read():

@@ -2,6 +2,7 @@
 
 import struct
 import warnings
+from itertools import combinations
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -10,6 +11,7 @@ import torch
 from matplotlib.colors import to_hex
 
 from vit_helpers.plots import encoder, scaling, style
+from vit_helpers.plots.overflow import extent, visible_texts
 from vit_helpers.plots.scaling import (
     bits_of,
     draw_budget,
@@ -51,6 +53,14 @@ def fits(picture):
         return bool(picture.image.data)
 
 
+def overlaps(picture):
+    """Pairs of texts of a picture that lie on top of each other"""
+    figure = picture.figure
+    figure.draw_without_rendering()
+    boxes = [(text.get_text(), extent(text).padded(-1)) for text in visible_texts(figure)]
+    return [(a, b) for (a, box), (b, other) in combinations(boxes, 2) if box.overlaps(other)]
+
+
 def test_parts_of_the_model_have_the_colors_of_notebook_04():
     assert scaling.COLORS["scores, mixing"] == encoder.ATTENTION
     assert scaling.COLORS["MLP"] == encoder.MLP
@@ -72,7 +82,20 @@ def test_days_have_the_colors_of_what_they_went_to():
     assert colors[294:] == ["#ffffff"] * 386
     said = texts(picture.figure)
     assert "MLP\n190 days" in said and "scores, mixing: 9 days" in said
+    assert "Arithmetic at the peak fills 43% of the days" in said
     assert "386" in picture.alt and fits(picture)
+
+
+@pytest.mark.parametrize(("days", "scale"), [(2500, 1), (680, 0.4), (230, 0.3), (46, 0.06)])
+def test_labels_of_days_never_overlap(days, scale):
+    parts = {"MLP": 190 * scale, "qkv, output": 95 * scale, "scores, mixing": 9 * scale}
+    picture = draw_days(days, parts)
+    assert not overlaps(picture) and fits(picture)
+
+
+def test_parts_that_need_more_days_than_there_are_raise():
+    with pytest.raises(ValueError, match="the parts need 25 days, more than all 20"):
+        draw_days(20, {"MLP": 25})
 
 
 def test_the_backward_pass_is_drawn_twice_as_long():
@@ -90,6 +113,7 @@ def test_a_measured_step_is_drawn_to_scale(update):
     widths = [bar.get_width() for bars in ax.containers for bar in bars]
     assert widths == pytest.approx([0.1, 0.2, update, 0.15])
     assert f"This step reached {0.15 / (0.3 + update):.0%} of the peak" in texts(picture.figure)
+    assert f"AdamW, {1000 * update:.0f} ms" in texts(picture.figure)
     assert fits(picture)
 
 
@@ -181,6 +205,22 @@ def test_complete_sums_of_a_ring_are_colored_and_arrows_lead_on():
     frames = [p for p in ax.patches if p.get_linewidth() == 2.5]
     assert len(frames) == 2 + 2  # what has just arrived
     assert fits(picture)
+
+
+@pytest.mark.parametrize("processes", [3, 4, 5])
+def test_a_ring_of_more_processes_goes_on_in_the_next_line(processes):
+    pieces = 10 ** np.arange(processes)[:, None] * np.arange(1, processes + 1)
+    states = [pieces.copy() for _ in range(2 * processes - 1)]
+    picture = draw_ring(states, totals=pieces.sum(axis=0).tolist())
+    names = [text for text in texts(picture.figure) if text == "process 0"]
+    assert len(names) == {3: 1, 4: 3, 5: 5}[processes]
+    assert not overlaps(picture) and fits(picture)
+
+
+@pytest.mark.parametrize("activations", [0.5, 10, 100, 4000])
+def test_texts_of_memory_never_overlap(activations):
+    picture = draw_memory({**NEED, "activations": activations}, batch=1)
+    assert not overlaps(picture) and fits(picture)
 
 
 def test_drift_is_drawn_for_both():

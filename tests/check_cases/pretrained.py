@@ -78,6 +78,7 @@ SEE_WRONG = SEE.wrong("give", {
         "(x - image.mean((1, 2), keepdim=True)) / image.std((1, 2), keepdim=True)",
     "give them the shape (C, 1, 1)": "(x - m.flatten()) / s.flatten()",
     "one image is (C, H, W)": "TF.normalize(x[None], mean, std)",
+    "torch.tensor(...) makes a tensor": "(x - mean) / std",
     "it should give (3, 4, 4)":
         ["(image - m) / s", "(x.permute(1, 2, 0) - m.flatten()) / s.flatten()"],
     "changes its input": "x.sub_(m).div_(s)",
@@ -245,6 +246,10 @@ MASKED_WRONG = MASKED.wrong("index", {
     "over patches and pixels":
         "d.square().sum() / n",
     "is too large by the ratio": "d.square().mean() / h.shape[1] * x.shape[1]",
+    "takes all patches from the first image":
+        "(p.flatten(0, 1) - x.flatten(0, 1)[h.flatten()]).square().mean()",
+    "The first axis of patches is the image": "(p - x[h]).square().mean()",
+    "must be a column, (B, 1)": "(p - x[torch.arange(n), h]).square().mean()",
     "which passes no gradient on": "d.square().mean().item()",
     "no gradient": "d.detach().square().mean()",
     "it should give a number": "d.square()", "RuntimeError": "((p - x) ** 2).mean()",

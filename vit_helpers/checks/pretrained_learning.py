@@ -263,6 +263,8 @@ MASKED_MISTAKES: dict[str, Function] = {
         lambda p, x, h: F.mse_loss(p, x[:, : h.shape[1]]),
     "uses the first image's list for all images, but each hides patches of its own":
         lambda p, x, h: F.mse_loss(p, x[:, h[0]]),
+    "takes all patches from the first image: index images and patches together":
+        lambda p, x, h: F.mse_loss(p, x[0][h]),
     "compares with the hidden patches in the order of the image, "
     "but predictions come in the order of `hidden`":
         lambda p, x, h: F.mse_loss(p, taken(x, h.sort(dim=1).values)),
@@ -301,6 +303,12 @@ MASKED = Exercise(
         when=for_images,
         says="{when}: {message}",
         unknown=lambda got, right, *args: f"gives {got:.4f}; it should give {right:.4f}",
+        hints={
+            "out of bounds for dimension 0": "The first axis of patches is the image: "
+            "index images and patches together",
+            "indexing tensors could not be broadcast": "The numbers of the images must be a "
+            "column, (B, 1), to go with `hidden`, (B, |M|)",
+        },
     ),
     ideas={
         "0 when every hidden patch is predicted exactly": [masked(3, 6, 4, painted=True)],

@@ -15,6 +15,7 @@ from vit_helpers.plots.images import draw_box, draw_image, name_row
 Array = Any  # of numpy
 WORDS: dict[str, Any] = {"color": style.TEXT, "fontsize": style.TEXT_SIZE}
 BESIDE: dict[str, Any] = {**WORDS, "textcoords": "offset points"}
+LEADER = {"arrowstyle": "-", "relpos": (1, 0.3), "shrinkA": 1, "shrinkB": 1}  # label to mark
 LOST, GAINED = style.SERIES[2], style.SERIES[0]  # by a change: images, and points
 SIGNS = LinearSegmentedColormap.from_list("signs", [LOST, style.MUTED, GAINED])
 REAL = style.SERIES[2]  # of what passes a correction
@@ -200,7 +201,7 @@ def draw_ranking(effects: pd.DataFrame, named: Collection[str] = ()) -> Picture:
             if x < len(ranked) / 2:
                 ax.annotate(name, (x, low), (6, -4), **BESIDE, ha="left", va="top")
             else:
-                ax.annotate(name, (x, high), (4, 8), **BESIDE, ha="right", va="bottom")
+                ax.annotate(name, (x, high), (-6, 8), **BESIDE, ha="right", arrowprops=LEADER)
     count, real = len(ranked), int(passes.sum())
     title = f"{real} of {count} changes pass Holm's correction (filled squares)"
     style.style_axes(ax, title, f"{count} changes, from the worst to the best", "gain in points")
@@ -212,7 +213,7 @@ def draw_ranking(effects: pd.DataFrame, named: Collection[str] = ()) -> Picture:
         "Differences from the baseline with their intervals, from the worst to the best change.",
         f"{count} changes with intervals, from {signed(100 * ranked['difference'].iloc[0])} to "
         f"{signed(100 * ranked['difference'].iloc[-1])} points. {real} pass the correction, among "
-        f"them as gains: {', '.join(gains)}.",
+        f"them as gains: {'; '.join(gains)}.",
     )
 
 

@@ -228,5 +228,6 @@ def title_of(ways: Mapping[str, Mapping[int, Interval]]) -> str:
     few, *_, many = next(iter(ways.values()))
     full, scratch = ways["full"][few][1], ways["from scratch"][many][1]
     if abs(full - scratch) < 0.005:
-        return f"Fine-tuned with {few} labels, as good as from scratch with {many:,}"
+        good = f"as good as from scratch with {many:,} in as many steps"
+        return f"Fine-tuned with {few} labels, {good}"
     return f"Full fine-tuning gains {100 * (full - ways['from scratch'][few][1]):.0f} points"

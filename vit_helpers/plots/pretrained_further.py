@@ -1,6 +1,7 @@
 """Notebook 09, further: rates by layer, resized grids, other pretrained models, hidden patches."""
 
 from collections.abc import Mapping, Sequence
+from itertools import cycle
 
 from matplotlib import colormaps
 from matplotlib.axes import Axes
@@ -23,7 +24,8 @@ def draw_rates(factors: Mapping[str, Sequence[float]]) -> Picture:
     factors: {name: one for the embedding, one for each block, 1 for the head}
     """
     fig, ax = style.new_figure(9, 3)
-    for (name, values), color, mark in zip(factors.items(), style.SERIES, "o^s", strict=False):
+    looks = zip(cycle(style.SERIES), cycle("o^sD"), strict=False)
+    for (name, values), (color, mark) in zip(factors.items(), looks, strict=False):
         ax.plot(range(len(values)), values, marker=mark, color=color)
         layer = round(0.62 * (len(values) - 1))
         write(ax, layer - 0.1, values[layer] + 0.12, name, ha="right", color=color)

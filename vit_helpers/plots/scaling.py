@@ -24,7 +24,9 @@ COLORS = {  # of the parts of a block as in notebooks 04 and 05, and of what nee
     "activations": OTHER,
 }
 PASSES = {"forward pass": "#D9D9D9", "backward pass": "#949494", "AdamW": "#4D4D4D"}
-HIGH = 17  # squares in a column of days
+WAITING = "below its peak, or waiting"
+SHAPE = 17 / 40  # height of all days divided by their width
+LETTER = 0.026  # of the height of all days, the width of a letter of their labels
 CHARACTER = 0.092  # inches of a bar that a character of its number needs
 FORMATS = {"float32": 23, "TF32": 10, "bfloat16": 7}  # bits of the fraction, after 1 + 8 others
 
@@ -32,29 +34,33 @@ FORMATS = {"float32": 23, "TF32": 10, "bfloat16": 7}  # bits of the fraction, af
 def draw_days(days: int, parts: Mapping[str, float] | None = None) -> Picture:
     """Draw a square for each day of a training, in the colors of what the time went to.
 
-    days : of one processor
-    parts: {part of a block: days at the processor's peak}; what is left stays white
+    days  : of one processor
+    parts : {part of a block: days at the processor's peak}; what is left stays white
+    raises: ValueError if the parts need more days than there are
     """
-    columns = math.ceil(days / HIGH)
-    fig, ax = style.new_figure(9, 4.5 if parts else 3.7)
     counts = {part: round(number) for part, number in (parts or {}).items()}
     kinds = [part for part, count in counts.items() for _ in range(count)]
+    if len(kinds) > days:
+        raise ValueError(f"the parts need {len(kinds):,} days, more than all {days:,}")
+    high = max(1, round(math.sqrt(SHAPE * days)))
+    columns, row = math.ceil(days / high), high / 17
+    fig, ax = style.new_figure(9, 4.5 if parts else 3.7)
     for day in range(days):
         color = COLORS[kinds[day]] if day < len(kinds) else "white"
-        corner = (day // HIGH + 0.08, day % HIGH + 0.08)
+        corner = (day // high + 0.08, day % high + 0.08)
         edge = style.LINE if color == "white" else color
         ax.add_patch(square(corner, color, edge))
-    ax.set(xlim=(0, columns), ylim=(HIGH + 1.5, -2.6) if parts else (HIGH, 0), aspect="equal")
+    ylim = (high + 1.5 * row, -2.6 * row) if parts else (high, 0)
+    ax.set(xlim=(0, columns), ylim=ylim, aspect="equal")
     ax.set_axis_off()
-    left = days - len(kinds)
-    texts = counts | {"below its peak, or waiting": left} if parts else {}
-    label_days(ax, texts, columns)
+    texts = counts | {WAITING: days - len(kinds)} if parts else {}
+    label_days(ax, texts, columns, high)
     if parts:
-        title = "Less than half of the time was arithmetic at the peak"
+        title = f"Arithmetic at the peak fills {len(kinds) / days:.0%} of the days"
         said = ", ".join(f"{part} {count}" for part, count in texts.items())
         alt = f"{days} squares, a day each, in groups: {said}."
     else:
-        title = f"{days} days of one TPU core"
+        title = f"{days:,} days of one TPU core"
         alt = f"{days} white squares in {columns} columns, a day each."
     ax.set_title(title, loc="left", fontsize=style.TEXT_SIZE + 1, color=style.TEXT)
     return Picture(fig, "A square for each day that a processor needed for a training.", alt)
@@ -65,18 +71,27 @@ def square(corner: tuple[float, float], color: str, edge: str) -> Rectangle:
     return Rectangle(corner, 0.84, 0.84, facecolor=color, edgecolor=edge, linewidth=0.8)
 
 
-def label_days(ax: Axes, counts: Mapping[str, int], columns: int) -> None:
-    """Write what each group of days is above it, or below it where it is narrow."""
-    start = 0
+def label_days(ax: Axes, counts: Mapping[str, int], columns: int, high: int) -> None:
+    """Write what each group of days is above it, and below all squares where it is narrow."""
+    start, row, narrow = 0, high / 17, {}
     for part, count in counts.items():
-        middle = (start + count / 2) / HIGH
-        text = f"{part}\n{count} days"
-        if count > 2 * HIGH:
-            write(ax, middle, -1.3, text)
+        amount = f"{count:,} day" if count == 1 else f"{count:,} days"
+        middle = (start + count / 2) / high
+        if count / high > LETTER * high * max(len(part), len(amount)):
+            write(ax, middle, -1.3 * row, f"{part}\n{amount}")
         else:
-            place = min(middle, columns - 4)
-            write(ax, place, HIGH + 0.9, text.replace("\n", ": "))
+            narrow[part] = (middle, f"{part}: {amount}")
         start += count
+    lengths = {part: LETTER * high * len(text) + 2 * row for part, (_, text) in narrow.items()}
+    left = 0.0
+    for i, (part, (middle, text)) in enumerate(narrow.items()):
+        room = columns - sum(list(lengths.values())[i:])  # to the left of this and what follows
+        left = max(left, min(middle, room))
+        color = COLORS.get(part, "white")
+        look = {"markersize": 9, "color": color, "markeredgecolor": style.LINE}
+        ax.plot(left, high + 0.9 * row, "s", **look)
+        write(ax, left + 0.7 * row, high + 0.9 * row, text, ha="left")
+        left += lengths[part]
 
 
 def draw_step(blocks: int = 8) -> Picture:
@@ -110,7 +125,7 @@ def draw_step(blocks: int = 8) -> Picture:
         "One training step: the data loader, the processor and the network work side by side.",
         "Three rows of boxes along time. The data loader prepares the next batch all the while; "
         "the processor runs the forward pass, a backward pass twice as long, and AdamW; the "
-        "network averages gradients from the middle of the backward pass on.",
+        "network averages gradients while the backward pass still runs.",
     )
 
 
@@ -121,17 +136,19 @@ def draw_measured_step(seconds: Mapping[str, float], at_peak: float) -> Picture:
     """
     fig, ax = style.new_figure(9, 2.1)
     total, start = sum(seconds.values()), 0.0
+    beside = {"va": "center", "fontsize": style.TEXT_SIZE - 1, "color": style.TEXT}
     for name, length in seconds.items():
         ax.barh(["measured"], length, left=start, color=PASSES[name], edgecolor="white")
-        if length > 0.02 * total + CHARACTER / 7 * len(f"{name}, 000 ms") * total:
-            text = f"{name}, {1000 * length:.0f} ms"
-            style.write_on(ax, start + length / 2, 0, text, PASSES[name])
+        text = f"{name}, {1000 * length:.0f} ms"
         start += length
+        if length > 0.02 * total + CHARACTER / 6 * len(f"{name}, 000 ms") * total:
+            style.write_on(ax, start - length / 2, 0, text, PASSES[name])
+        elif name == "AdamW":  # the last part, which has room beside it
+            ax.text(start + 0.01 * total, 0, text, **beside)
     ax.barh(["at the peak"], at_peak, color="white", edgecolor=style.TEXT, hatch="//")
-    beside = {"va": "center", "fontsize": style.TEXT_SIZE - 1, "color": style.TEXT}
     ax.text(at_peak + 0.01 * total, 1, f"its matrix products, {1000 * at_peak:.0f} ms", **beside)
     ax.invert_yaxis()
-    ax.set_xlim(0, 1.02 * total)
+    ax.set_xlim(0, 1.18 * total)
     ax.xaxis.set_major_formatter(lambda value, _: f"{1000 * value:g}")
     title = f"This step reached {at_peak / total:.0%} of the peak"
     style.style_axes(ax, title, "milliseconds")
@@ -177,7 +194,7 @@ def stack_bars(ax: Axes, rows: Mapping[str, Mapping[str, float]], digits: int) -
         bars = {"color": COLORS[part], "edgecolor": "white", "label": part}
         ax.barh(names, lengths, 0.72, list(left.values()), **bars)
         for y, (name, length) in enumerate(zip(names, lengths, strict=True)):
-            text = f"{length:.{digits}f}"
+            text = f"{length:,.{digits}f}"
             if 6.5 * length / longest > CHARACTER * len(text) + 0.1:
                 style.write_on(ax, left[name] + length / 2, y, text, COLORS[part])
             left[name] += length
@@ -199,10 +216,10 @@ def stack_sums(
     sums = {name: sum(parts.values()) for name, parts in rows.items()}
     for y, total in enumerate(sums.values()):
         text = {"va": "center", "fontsize": style.TEXT_SIZE - 1, "color": style.TEXT}
-        ax.text(total, y, f" {total:.{digits}f} in all", **text)
+        ax.text(total, y, f" {total:,.{digits}f} in all", **text)
     style.style_axes(ax, None, unit).set_xlim(0, 1.18 * max(sums.values()))
     title_above_legend(ax, title)
-    return ", ".join(f"{name} {total:.{digits}f}" for name, total in sums.items())
+    return "; ".join(f"{name}: {total:.{digits}f}" for name, total in sums.items())
 
 
 def draw_memory(need: Mapping[str, float], batch: int) -> Picture:
@@ -227,16 +244,17 @@ def draw_memory(need: Mapping[str, float], batch: int) -> Picture:
         ax.fill_between(x, below, top, facecolor=COLORS[name], edgecolor="white", linewidth=1)
         share = 0.3 if name == "activations" else 0.5
         y = float(np.interp(places[name], x, below + share * np.array(height)))
-        text = name if name == "gradients" else f"{name}, {need[name]:.1f} GiB"
-        style.write_on(ax, places[name], y, text, COLORS[name])
+        text = name if name == "gradients" else f"{name}, {need[name]:,.1f} GiB"
+        if need[name] > 0.07 * (need["weights"] + need["optimizer"] + need["activations"]):
+            style.write_on(ax, places[name], y, text, COLORS[name])
         below = top
     peak = float(below.max())
     if peak == below[1]:
         title = "Memory peaks between the two passes"
-        write(ax, forward + 0.08, 1.02 * peak, f"peak: {peak:.1f} GiB", ha="left")
+        write(ax, forward + 0.08, 1.02 * peak, f"peak: {peak:,.1f} GiB", ha="left")
     else:  # few activations, which is why the gradients at the end need more
         title = "Memory peaks after the backward pass"
-        write(ax, backward - 0.08, 1.02 * peak, f"peak: {peak:.1f} GiB", ha="right")
+        write(ax, backward - 0.08, 1.02 * peak, f"peak: {peak:,.1f} GiB", ha="right")
     ends = {"forward pass": 0.5, "backward pass": 2.0, "AdamW": 3.2}
     style.style_axes(ax, title, None, "GiB")
     ax.set(ylim=(0, 1.1 * peak), xlim=(0, last))

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.patches import Patch, Rectangle
 
 from vit_helpers.plots import style
@@ -21,39 +22,51 @@ def draw_ring(states: Sequence[Any], totals: Sequence[float]) -> Picture:
     states: (processes, pieces) numbers, before the first turn and after each
     totals: of each piece, so that complete sums can be colored
     """
-    n = len(totals)
-    width = (22 - 2.3) / len(states)
-    fig, ax = new_canvas(3.6 + PITCH * n, "Each process sends one piece a turn, always downwards")
-    tables = [np.asarray(state) for state in states]
+    n, tables = len(totals), [np.asarray(state) for state in states]
+    side = max(1.0, 0.17 + 0.28 * len(f"{max(totals):g}"))  # of a cell
+    in_line = min(len(states), max(1, int(19.7 / (side * n + 0.9))))
+    height, lines = PITCH * n + 2.2, -(-len(states) // in_line)
+    title = "Each process sends one piece a turn, always downwards"
+    fig, ax = new_canvas(1.4 + height * lines, title)
     for turn, table in enumerate(tables):
-        left, top = 2.6 + turn * width, 2.9
+        left, top = 2.6 + turn % in_line * 19.7 / in_line, 2.9 + turn // in_line * height
         kind = "start" if not turn else f"turn {turn}: {'add' if turn < n else 'replace'}"
-        write(ax, left + n / 2, 1.75, kind)
+        write(ax, left + side * n / 2, top - 1.15, kind)
         before = tables[turn - 1] if turn else table
         for (row, piece), number in np.ndenumerate(table):
-            corner, done = (left + piece, top + PITCH * row), number == totals[piece]
+            corner, done = (left + side * piece, top + PITCH * row), number == totals[piece]
             ground = ATTENTION if done else "white"
-            fill_cell(ax, corner, (1, 1), ground)
+            fill_cell(ax, corner, (side, 1), ground)
             look = {"color": style.ink_on(ground), "bbox": {"fc": ground, "ec": "none", "pad": 0}}
-            write(ax, corner[0] + 0.5, corner[1] + 0.5, f"{number:g}", **look)
-            frame(ax, (*corner, 1, 1), style.LINE, 0.8)
-        for row, piece in zip(*np.nonzero(table != before), strict=True):
-            ink = style.ink_on(ATTENTION if table[row, piece] == totals[piece] else "white")
-            frame(ax, (left + piece + 0.07, top + PITCH * row + 0.07, 0.86, 0.86), ink, 2.5)
+            write(ax, corner[0] + side / 2, corner[1] + 0.5, f"{number:g}", **look)
+            frame(ax, (*corner, side, 1), style.LINE, 0.8)
+            if number != before[row, piece]:
+                inner = (corner[0] + 0.07, corner[1] + 0.07, side - 0.14, 0.86)
+                frame(ax, inner, style.ink_on(ground), 2.5)
         if turn < len(tables) - 1:
+            send_down(ax, (left, top), [(process - turn) % n for process in range(n)], side)
+        if turn % in_line == 0:
             for process in range(n):
-                x, y = left + (process - turn) % n + 0.5, top + PITCH * process + 1
-                arrow(ax, (x, y + 0.05), (x, y + PITCH - 1.05))
-                if process == n - 1:  # from the last to the first
-                    arrow(ax, (x, top - PITCH + 1.05), (x, top - 0.05))
-    for process in range(n):
-        write(ax, 2.4, 2.9 + PITCH * process + 0.5, f"process {process}", ha="right")
+                write(ax, 2.4, top + PITCH * process + 0.5, f"process {process}", ha="right")
     return Picture(
         fig,
         "The pieces that each process holds in every turn of a ring, with arrows for what is sent.",
         f"{len(tables)} tables of {n} processes by {n} pieces, with arrows from row to row. After "
         f"{n - 1} turns each process has one complete sum, in color, after {len(tables) - 1} all.",
     )
+
+
+def send_down(ax: Axes, corner: tuple[float, float], pieces: Sequence[int], side: float) -> None:
+    """Draw an arrow from each process to the next one; the last one's arrives at the first.
+
+    corner: left and top of the table;  pieces: that each process sends;  side: of a cell
+    """
+    left, top = corner
+    for process, piece in enumerate(pieces):
+        x, y = left + side * (piece + 0.5), top + PITCH * process + 1
+        arrow(ax, (x, y + 0.05), (x, y + PITCH - 1.05))
+        if process == len(pieces) - 1:
+            arrow(ax, (x, top - PITCH + 1.05), (x, top - 0.05))
 
 
 def draw_drift(distances: Mapping[str, Sequence[float]]) -> Picture:
@@ -123,7 +136,9 @@ def draw_sharded_memory(rows: Mapping[str, Mapping[str, float]]) -> Picture:
     rows: {name: {"weights", "gradients", "optimizer", "activations"} in GiB}
     """
     fig, ax = style.new_figure(9, 1.5 + 0.5 * len(rows))
-    told = stack_sums(ax, rows, 0, "Sharding divides all but the activations", "GiB on each GPU")
+    digits = 0 if max(sum(parts.values()) for parts in rows.values()) >= 100 else 1
+    title = "Sharding divides all but the activations"
+    told = stack_sums(ax, rows, digits, title, "GiB on each GPU")
     return Picture(
         fig,
         "What each GPU has to hold for a training that is sharded over several GPUs.",

@@ -51,8 +51,8 @@ HINTS = {  # part of an error's name and message, and the way out
     "before Module.__init__() call": "start __init__ with super().__init__()",
 }  # fmt: skip
 TUPLE = (
-    "a tuple is used like a tensor: does a function return several results, as attention does? "
-    "Unpack them, as in output, _ = ..."
+    "a tuple is used like a tensor: unpack the results of a function that returns several, as in "
+    "output, _ = attention(x). Of numbers, torch.tensor(...) makes a tensor"
 )
 HINTS |= dict.fromkeys(
     ("'tuple' object has no attribute", "must be Tensor, not tuple", "'Tensor' and 'tuple'"), TUPLE
