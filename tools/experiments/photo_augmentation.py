@@ -1,10 +1,10 @@
-"""Measure how to augment photos of one's own: the crop that was the default, and three others.
+"""Measure how to augment photos of one's own: the crop that is the default, and three others.
 
 Every training has the settings that `train` would have for such photos (folder_runs.toml), except
 for the augmentation. Within a case and seed, all four learn from the same photos and start from the
-same weights. The last weights are evaluated on new photos, which decide nothing. The augmentation
-was chosen with `--choosing`, which has other seeds and other new photos. Finished trainings are
-kept in a CSV file, and the same command goes on where it stopped.
+same weights. The last weights are evaluated on new photos, which decide nothing. `photos` was
+chosen with `--choosing`, which has other seeds and other new photos. Finished trainings are kept in
+a CSV file, and the same command goes on where it stopped.
 """
 
 from argparse import ArgumentParser, Namespace

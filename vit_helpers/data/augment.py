@@ -159,7 +159,7 @@ def crop(images: Tensor) -> Tensor:
 def augment_photos(images: Tensor) -> Tensor:
     """Show a part of each photo, mirrored or not, in other colors, and erase a box of every fourth.
 
-    torchvision's transforms, one image at a time. results/README.md says how they were chosen.
+    torchvision's transforms, one image at a time. results/README.md says what they are worth.
     images: (B, C, H, W), from 0 to 1, with C 1 or 3, as the result
     """
     from torchvision.transforms import v2  # not above: it takes seconds
