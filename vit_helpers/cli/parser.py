@@ -61,8 +61,8 @@ TRAIN_SETTINGS: dict[str, tuple[Callable[[str], Any], str]] = {
     ),
     "augment": (
         str,
-        "augmentation of training images: affine, crop, flip or flip_crop (these two mirror), "
-        "erase, none",
+        "augmentation of training images: affine, crop, erase, none, or flip, flip_crop, photos "
+        "(which mirror)",
     ),
     "epochs": (positive_int, "passes over the training split (default: that of the data set)"),
     "batch_size": (positive_int, "images per step (default: that of the data set)"),
