@@ -82,7 +82,7 @@ TABLE = [  # words, exit status, what is printed: to stdout of 0, to stderr of o
     # predict
     (["predict", "photos/red/0.png", "--weights", "old"], OK,
      r" *[\d.]+%  (red|blue)\n *[\d.]+%  (red|blue)\nattention: 0-att"),
-    (["predict", "photos/red/0.png", "--weights", "old/last.safetensors", "--top", "1"], OK,
+    (["predict", "photos/red/0.png", "--weights", "old/weights.safetensors", "--top", "1"], OK,
      r" *[\d.]+%  \w+\nattention"),
     (["predict", "photos", "--weights", "old", "--csv", "a/b.csv"], OK,
      r"( *[\d.]+%  \w+  photos/.*png\n){40}predictions: a/b\.csv"),
@@ -216,13 +216,13 @@ def test_what_a_run_keeps(place):
     names = {
         "checkpoint.pt",
         "weights.safetensors",
-        "last.safetensors",
         "history.csv",
         "curves.png",
         "confusion.png",
         "classes.csv",
     }
-    assert names <= {path.name for path in (place / "old").iterdir()}
+    kept = {path.name for path in (place / "old").iterdir()}
+    assert names <= kept and "last.safetensors" not in kept
     assert len(pd.read_csv(place / "old" / "history.csv")) == 2
 
 

@@ -146,7 +146,6 @@ def test_runs_started_at_once_have_a_folder_each(tmp_path):
         assert {path.name for path in (tmp_path / folder).iterdir()} == {
             "checkpoint.pt",
             "weights.safetensors",
-            "last.safetensors",
             "history.csv",
             "curves.png",
             "confusion.png",

@@ -117,7 +117,7 @@ def test_no_image_is_tested_that_the_run_has_seen(tmp_path, split):
     right = answers["true class"] == answers["predicted class"]
     assert f"{right.mean():.4f}" == accuracy
     fill(tmp_path / "y" / "dog", 10, 40)
-    done = command("evaluate", "run/last.safetensors", "folder:y", cwd=tmp_path)
+    done = command("evaluate", "run/weights.safetensors", "folder:y", cwd=tmp_path)
     assert done.returncode == 0 and f"on {int(n) + 10} images of folder:y;" in done.stdout, done
     data = load(f"folder:{tmp_path / 'y'}", image_size=8)
     assert len(data.seen) == len(data.train) + len(data.validation)

@@ -69,6 +69,7 @@ def start(tmp_path_factory):
         ["--epochs", "1"],
         ["--set", "optimizer=muon"],
         ["--set", "network=cnn"],
+        ["--patience", "5"],
         ["--tune", "head"],
         ["--tune", "lora"],
     ],
@@ -111,7 +112,7 @@ def forecast_of(folder, monkeypatch, capsys, early=False, finished=0):
     run = start_run(Classifier(), Recipe(epochs=30), steps=120)
     run.history = [Epoch(number, Score(1.0)) for number in range(1, finished + 1)]
     run.schedule.last_epoch = 4 * finished
-    callback = Forecast(folder, Photos(), keep_weights=False, early=early)
+    callback = Forecast(folder, Photos(), weights=0, part=False, early=early)
     callback.on_fit_start(run)
     for _ in range(4):
         run.schedule.last_epoch += 1

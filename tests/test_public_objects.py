@@ -135,7 +135,7 @@ MAKE = {
     "TrainingSums": lambda cls, _: cls(),
     "Callback": lambda cls, _: cls(),
     "Report": lambda cls, _: cls(print),
-    "KeepBest": lambda cls, _: cls(print),
+    "KeepWeights": lambda cls, _: cls(print, 3),
     "EarlyStopping": lambda cls, _: cls(3),
     "HistoryFile": lambda cls, _: cls("history.csv"),
     "Forecast": lambda cls, folder: cls(folder, load("digits"), True, True),

@@ -12,6 +12,7 @@ from vit_helpers.data.splits import DataLike
 from vit_helpers.distributed import is_main_process, world_size
 from vit_helpers.scaling.cost import parameters
 from vit_helpers.training.callbacks import Callback, Run
+from vit_helpers.vit import ViTConfig
 
 WAIT = 1.0  # seconds of steps after the first one, which is slower, before anything is said
 FORWARD = 1 / 3  # of a step's work, of which the backward pass is twice as much
@@ -22,14 +23,15 @@ class Forecast(Callback):
 
     Give it to `fit` after the `Checkpoint`, which may restore finished epochs. A run that is over
     before it can tell prints nothing.
-    folder      : of the run
-    data        : how many images are validated after each epoch, and tested at the end
-    keep_weights: whether the folder also gets files of weights
-    early       : whether the run may stop before its last epoch
+    folder : of the run
+    data   : how many images are validated after each epoch, and tested at the end
+    weights: bytes of the files of weights that the folder gets beside the checkpoint
+    part   : whether the checkpoint holds only what is trained, as it is and as it is kept
+    early  : whether the run may stop before its last epoch
     """
 
-    def __init__(self, folder: Path, data: DataLike, keep_weights: bool, early: bool) -> None:
-        self.folder, self.keep_weights, self.early = folder, keep_weights, early
+    def __init__(self, folder: Path, data: DataLike, weights: int, part: bool, early: bool) -> None:
+        self.folder, self.weights, self.part, self.early = folder, weights, part, early
         self.validation, self.test = data.count("validation"), data.count("test")
         self.steps, self.start, self.first, self.done = 0, 0.0, 0.0, False
 
@@ -57,7 +59,7 @@ class Forecast(Callback):
         past, left: seconds of this process
         """
         time_left = f"{duration(left)} more" if run.history else f"{duration(past + left)} in all"
-        stored = stored_bytes(run, self.keep_weights)
+        stored = self.weights + checkpoint_bytes(run, self.part)
         line = (
             f"expected: {'at most' if self.early else 'about'} {time_left}, "
             f"and {file_size(stored)} in {self.folder}"
@@ -78,16 +80,19 @@ def remaining_steps(run: Run, batch: int, validation: int, test: int) -> float:
     return run.steps - run.schedule.last_epoch + FORWARD * evaluated / batch
 
 
-def stored_bytes(run: Run, keep_weights: bool) -> int:
-    """Compute the bytes of all large files in the folder of a run that has taken a step.
+def checkpoint_bytes(run: Run, part: bool) -> int:
+    """Compute the bytes of the checkpoint, and of the one before it, of a run that has taken a step.
 
-    These are the checkpoint, after more than one epoch the one before it, and the weights of the
-    best and of the last epoch.
+    part: as for `Forecast`
     """
-    model: Any = run.model
-    checkpoint = tensor_bytes(model.state_dict()) + tensor_bytes(run.optimizer.state_dict())
-    weights = 4 * sum(parameters(model.config).values()) if keep_weights else 0
-    return min(2, run.recipe.epochs) * checkpoint + 2 * weights
+    trained = {name: w for name, w in run.model.named_parameters() if w.requires_grad}
+    model = 2 * tensor_bytes(trained) if part else tensor_bytes(run.model.state_dict())
+    return min(2, run.recipe.epochs) * (model + tensor_bytes(run.optimizer.state_dict()))
+
+
+def weights_bytes(config: ViTConfig, files: int) -> int:
+    """Compute the bytes of so many files of a model's weights."""
+    return files * 4 * sum(parameters(config).values())
 
 
 def tensor_bytes(values: Any) -> int:

@@ -61,8 +61,8 @@ TRAIN_SETTINGS: dict[str, tuple[Callable[[str], Any], str]] = {
     ),
     "augment": (
         str,
-        "augmentation of training images: affine, crop, flip or flip_crop (these two mirror), "
-        "erase, none",
+        "augmentation of training images: affine, crop, erase, none, or flip, flip_crop, photos "
+        "(which mirror)",
     ),
     "epochs": (positive_int, "passes over the training split (default: that of the data set)"),
     "batch_size": (positive_int, "images per step (default: that of the data set)"),
@@ -104,8 +104,8 @@ def add_train(parser: ArgumentParser) -> None:
     The test split is used once, at the end, with the weights of the best epoch, the one with the
     highest validation accuracy. The folder of the run contains
 
-        weights.safetensors    the weights of the best epoch, for `predict` and `evaluate`
-        last.safetensors       the weights of the last epoch
+        weights.safetensors    the weights, for `predict` and `evaluate`: those of the last epoch;
+                               with --patience those of the best, and last.safetensors the last
         checkpoint.pt          everything that --resume needs to continue
         history.csv            the measurements of each epoch, as a table
         curves.png             the same as a figure

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from vit_helpers._files import WriteError
 from vit_helpers.cli import escape
 from vit_helpers.cli.fine_tuning import adapt, load_data_for, load_start, scale_lr
-from vit_helpers.cli.fitting import check_best, evaluation_batches, fit_run
+from vit_helpers.cli.fitting import check_kept, evaluation_batches, fit_run
 from vit_helpers.cli.mistakes import Mistakes
 from vit_helpers.cli.outputs import (
     draw_results,
@@ -181,7 +181,8 @@ def fit_and_test(args: Namespace, out: Path, kept: Path | None, device: str) -> 
             print(CHOSEN if chosen else "note: matrix products in bfloat16")
     if args.shard:
         shard(model)
-    kind = PartCheckpoint if trains_part(settings) else Checkpoint
+    part = partial(PartCheckpoint, patience=settings.patience)
+    kind = part if trains_part(settings) else Checkpoint
     checkpoint = kind(out / CHECKPOINT, resume=kept is not None, about=about)
     history, epoch = fit_run(model, batches, data, settings, out, checkpoint, device)
     if is_main_process() and len(history) < settings.recipe.epochs:
@@ -225,7 +226,7 @@ def read_run(
     args.skip_broken = args.skip_broken or about["skip_broken"]
     # the weights of a part that is trained are in the checkpoint
     if is_main_process() and settings.keeps_weights and not trains_part(settings):
-        print(check_best(out / RUN_WEIGHTS, state["history"]), end="")
+        print(check_kept(out / RUN_WEIGHTS, state["history"], settings.patience), end="")
     return settings, about
 
 

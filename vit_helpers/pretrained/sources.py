@@ -154,7 +154,7 @@ def guess_source(name: str) -> str:
 def find_file(name: str | Path) -> Path:
     """Find the file of weights that a name stands for; the name as a path if it is not one.
 
-    Names are "ours:NAME", and the folder of a run, for the weights of its best epoch.
+    Names are "ours:NAME", and the folder of a run, for the weights that it keeps.
     """
     library, _, rest = str(name).partition(":")
     stored = OURS / f"{rest}.safetensors"

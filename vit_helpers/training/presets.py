@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from vit_helpers._validate import check_choice, check_int, to_2tuple
 from vit_helpers.data import Data, load, subset
 from vit_helpers.data.augment import (
+    augment_photos,
     crop,
     cutmix,
     flip_crop,
@@ -51,10 +52,11 @@ AUGMENT = {
     "flip": random_flip,
     "flip_crop": flip_crop,
     "erase": random_erase,
+    "photos": augment_photos,
     "none": None,
 }
 # Of these, those that turn left into right, which changes what digits and letters mean
-MIRRORS = ("flip", "flip_crop")
+MIRRORS = ("flip", "flip_crop", "photos")
 MIX: dict[str, Callable[..., tuple[Tensor, Tensor]] | None] = {
     "mixup": mixup,
     "cutmix": cutmix,
@@ -93,7 +95,7 @@ class RunSettings:
     batch_size: images per step
     images    : how many training images; None for all
     repeat    : how often each comes in an epoch
-    augment   : "affine", "crop", "flip", "flip_crop", "erase" or "none"
+    augment   : "affine", "crop", "flip", "flip_crop", "erase", "photos" or "none"
     mix       : "mixup", "cutmix" or "none"
     tta       : whether testing also uses the mirror images (`FlipTTA`)
     seed      : of all random numbers
