@@ -20,7 +20,7 @@ from PIL import Image
 
 from vit_helpers._files import hold
 from vit_helpers.ablation import Table, read_runs, run_table, summarize, unpack
-from vit_helpers.ablation.rows import COLUMNS
+from vit_helpers.ablation.rows import COLUMNS, pack
 from vit_helpers.ablation.runs import DIGEST, data_digest, load_settings
 from vit_helpers.cli import main
 from vit_helpers.data.registry import SOURCES
@@ -225,6 +225,10 @@ def test_a_summary_compares_seed_by_seed():
         ({"baseline": {"epoch": 1}}, "baseline: unknown setting epoch"),
         ({"changes": {"x": 3}}, "x: expected settings"),
         ({"changes": {"baseline": {}}}, "call the change something else"),
+        ({"changes": {"x": {"rank": 3}}}, "x: rank has no effect: only the updates of tune=lora"),
+        ({"changes": {"x": {"tune": "head"}}}, "x: tune has no effect: there are no weights"),
+        ({"changes": {"x": {"seed": 3}}}, "x: seed has no effect: every .* with 3 seeds"),
+        ({"changes": {"x": {"tta": True}}}, "x: tta has no effect on validation: add test = true"),
         ({"seeds": 0}, "seeds must be at least 1, got 0"),
         ({"seeds": True}, "seeds must be a whole number, got True"),
     ],
@@ -232,6 +236,24 @@ def test_a_summary_compares_seed_by_seed():
 def test_tables_that_make_no_sense(words, says):
     with pytest.raises((ValueError, TypeError), match=says):
         Table(**words)
+
+
+def test_equal_differences_of_two_seeds_have_no_error(tmp_path, capsys, monkeypatch):
+    rights = {"baseline": [[1, 0, 1, 1], [1, 1, 0, 1]], "up": [[1, 1, 1, 1], [1, 1, 1, 1]]}
+    rights["same"] = rights["baseline"]
+    row = {"parameters": 1, "multiply_adds": 1, "seconds": 1.0}
+    rows = [
+        {"change": name, "seed": seed, "accuracy": sum(own) / 4, "right": pack(own), **row}
+        for name, both in rights.items()
+        for seed, own in enumerate(both)
+    ]
+    monkeypatch.setattr("vit_helpers.cli.ablate.run_table", lambda *words: pd.DataFrame(rows))
+    (tmp_path / "t.toml").write_text(TOML)
+    assert main(["ablate", str(tmp_path / "t.toml")]) == 0
+    lines = {line.split()[0]: line.split() for line in capsys.readouterr().out.splitlines() if line}
+    error = lines["runs"].index("error") + 1
+    assert lines["up"][error - 1] == "+0.2500" and lines["up"][error] == "NaN"
+    assert lines["same"][error] == "0.0000"  # no image is answered otherwise
 
 
 def test_the_command_runs_a_declared_table(tmp_path, capsys):
@@ -410,15 +432,3 @@ def test_runs_of_other_images_or_labels_are_not_compared(tmp_path):
         del settings[DIGEST]
     rows.assign(settings=list(map(json.dumps, before_digests))).to_csv(path, index=False)
     assert len(run_table(more, path, lambda line: None)) == 2  # of an older version: unknown
-
-
-def test_a_change_without_effect_is_refused():
-    """Its difference of 0 looked like a result"""
-    for baseline, change, says in (
-        ({"network": "cnn"}, {"depth": 3}, "deeper: depth would have no effect with network = cnn"),
-        ({}, {"width": 20}, "deeper: width would have no effect with network = vit"),
-        ({}, {"tta": True}, "deeper: tta would have no effect without test = true"),
-    ):
-        with pytest.raises(ValueError, match=says):
-            Table(baseline=baseline, changes={"deeper": change})
-    Table(changes={"both": {"tta": True}, "cnn": {"network": "cnn", "width": 20}}, test=True)

@@ -27,9 +27,11 @@ TABLE = [  # words, exit status, what is printed: to stdout of 0, to stderr of o
     ([*RUN, "--set", "norm=last"], OK,
      r"weights: +only in the checkpoint, because predict reads only ViTs with pre-norm blocks"),
     ([*RUN, "--set", "mix=mixup", "--set", "tta=true"], OK,
-     r"affine, mixup(.|\n)*360 images and their mirror images, with"),
+     r"affine, mixup(.|\n)*360 images, each averaged with its mirror image, with"),
     ([*RUN, "--set", "images=64", "--patience", "1"], OK,
      r"digits: 64 training images(.|\n)*weights of epoch 1; 95% interval 0\.\d+ to 0\.\d+"),
+    ([*RUN, "--set", "images=64"], OK,
+     r"\naccuracy of each class \(and its images\): 0: \d\.\d\d \(38\), 1: \d\.\d\d \(31\), "),
     (["train", "--out", "new", "--lr", "1e-20", "--set", "images=64", "--patience", "2"], OK,
      r"stopped early after epoch \d+: no better epoch in the last 2"),
     ([*RUN, "--augment", "flip_crop"], OK,
@@ -80,7 +82,7 @@ TABLE = [  # words, exit status, what is printed: to stdout of 0, to stderr of o
     # predict
     (["predict", "photos/red/0.png", "--weights", "old"], OK,
      r" *[\d.]+%  (red|blue)\n *[\d.]+%  (red|blue)\nattention: 0-att"),
-    (["predict", "photos/red/0.png", "--weights", "old/last.safetensors", "--top", "1"], OK,
+    (["predict", "photos/red/0.png", "--weights", "old/weights.safetensors", "--top", "1"], OK,
      r" *[\d.]+%  \w+\nattention"),
     (["predict", "photos", "--weights", "old", "--csv", "a/b.csv"], OK,
      r"( *[\d.]+%  \w+  photos/.*png\n){40}predictions: a/b\.csv"),
@@ -120,8 +122,8 @@ TABLE = [  # words, exit status, what is printed: to stdout of 0, to stderr of o
     (["ablate", "tuned.toml"], WRONG,
      "baseline: a table trains from scratch, without the weights ours:seven"),
     (["ablate", "broken.toml"], WRONG,
-     r"bad\.png is damaged, .*; remove it, or leave it out with skip_broken "
-     r"\(train and shards: --skip-broken\)$"),
+     r"bad\.png is damaged, .*; remove it, or leave it out with --skip-broken "
+     r"of train and shards \(in Python: skip_broken=True\)$"),
     (["ablate", "small.toml"], OK,
      r"baseline +1 +\d\.\d+ +NaN +\+0\.0000 +NaN (.|\n)*rows: small\.csv"),
 ]  # fmt: skip
@@ -188,6 +190,7 @@ def test_what_each_command_says(place, tmp_path, monkeypatch, words, status, say
     # these take longest, and are tested where the run in old/ is made
     monkeypatch.setattr("vit_helpers.cli.train.draw_results", lambda *data: None)
     monkeypatch.setattr("vit_helpers.cli.evaluate.draw_counts", lambda *data: None)
+    monkeypatch.setattr("vit_helpers.cli.evaluate.draw_mistakes", lambda *data: None)
     for path in place.iterdir():
         (tmp_path / path.name).symlink_to(path)
     done = command(*words, cwd=tmp_path)
@@ -213,12 +216,13 @@ def test_what_a_run_keeps(place):
     names = {
         "checkpoint.pt",
         "weights.safetensors",
-        "last.safetensors",
         "history.csv",
         "curves.png",
         "confusion.png",
+        "classes.csv",
     }
-    assert names <= {path.name for path in (place / "old").iterdir()}
+    kept = {path.name for path in (place / "old").iterdir()}
+    assert names <= kept and "last.safetensors" not in kept
     assert len(pd.read_csv(place / "old" / "history.csv")) == 2
 
 

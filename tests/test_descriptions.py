@@ -210,3 +210,14 @@ def test_every_command_says_what_it_assumes_of_a_file(tmp_path):
 def test_a_model_without_a_head_needs_no_names(tmp_path):
     store(tmp_path, ViTModel, processor={})
     assert load_pretrained(tmp_path).class_names == ()
+
+
+def test_transformers_is_silent_about_a_folder(tmp_path, capfd):
+    from transformers.utils import logging
+
+    store(tmp_path, processor={}, kind=ViTModel)
+    before = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    capfd.readouterr()
+    load_pretrained(tmp_path)
+    assert capfd.readouterr() == ("", "")
+    assert (logging.get_verbosity(), logging.is_progress_bar_enabled()) == before

@@ -20,6 +20,7 @@ import torch
 from ranks import (
     BATCH,
     CASES,
+    find_mistakes,
     resume,
     train,
     train_digits,
@@ -261,7 +262,7 @@ def test_a_first_checkpoint_cut_short_is_none(tmp_path):
     (tmp_path / "run" / "checkpoint.pt.part").write_bytes(b"half")
     assert find_checkpoint(tmp_path / "run") is None
     status, _, err = alone(train, "--resume", "run", cwd=tmp_path)
-    assert status == 1 and "no checkpoint at run" in err
+    assert status == 1 and f"no checkpoint at {tmp_path / 'run'}" in err
 
 
 def test_muon_works_on_weights_shared_out(runs):
@@ -271,6 +272,17 @@ def test_muon_works_on_weights_shared_out(runs):
     assert alone(train_with_muon, cwd=folder).status == 0
     one, two = (torch.load(folder / f"muon{processes}.pt") for processes in (1, 2))
     assert max((one[name] - two[name]).abs().max() for name in one if "qkv.bias" not in name) < 1e-3
+
+
+def test_several_processes_find_the_mistakes_that_one_does(runs):
+    """Each finds those among its own images, some of them none"""
+    folder, said = runs
+    assert [said["mistakes", rank].status for rank in range(2)] == [0, 0], said["mistakes", 0].err
+    assert alone(find_mistakes, cwd=folder).status == 0
+    for kind in ("digits", "shards"):
+        one, two = (torch.load(folder / f"mistakes of {kind} by {count}.pt") for count in (1, 2))
+        assert len(one[1]) == 12 and one[0].sum() == 360
+        torch.testing.assert_close(two, one)
 
 
 def test_a_run_that_may_start_again_needs_a_folder(runs):

@@ -411,3 +411,38 @@ def test_quantized_weights_are_refused(tmp_path, ending):
     save_file(state, path) if ending == "safetensors" else torch.save(state, path)
     with pytest.raises(ValueError, match=r"has quantized weights, .* of torch.int8, which are not"):
         load_pretrained(path, num_heads=4)
+
+
+# What a message says
+
+
+def test_another_pickle_protocol_is_named_with_a_way_out(tmp_path, recwarn):
+    torch.save(small_vit().state_dict(), path := tmp_path / "w.pth", pickle_protocol=4)
+    with pytest.raises(ValueError, match=r"w\.pth .*another pickle protocol.*weights_only=False"):
+        load_pretrained(path)
+    assert not recwarn.list
+
+
+def test_a_layout_that_hardly_fits_is_nobodys(tmp_path):
+    own = {"cls_token": torch.zeros(1, 1, 8), "pos_embedding": torch.zeros(1, 5, 8)}
+    own |= {f"transformer.layers.0.{i}.norm.weight": torch.zeros(8) for i in range(3)}
+    torch.save(own, path := tmp_path / "w.pth")  # as vit-pytorch's
+    with pytest.raises(ValueError, match=r"names of no known layout, .*: pos_embedding"):
+        load_pretrained(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("vit_l_32", r"\(did you mean torchvision:vit_l_32\?\)"),
+        ("deit_tiny_patch16_224.fb_in1k", r"\(did you mean timm:deit_tiny_patch16_224.fb_in1k\?\)"),
+        ("google/vit-base-patch16-224", r"\(did you mean huggingface:google/vit-base-patch16-22"),
+        ("photos", r"\(did you mean ours:photos\?\)"),
+        ("runs/mine", r"\(there is no /\S+/runs/mine\)"),
+        ("nobody", "^(?!.*(did you mean|there is no))"),
+    ],
+)
+def test_what_may_be_meant_by_unknown_weights_is_said(name, says):
+    with pytest.raises(ValueError, match=says) as error:
+        load_pretrained(name)
+    assert str(error.value).startswith(f"unknown weights '{name}'")

@@ -58,7 +58,7 @@ def test_12_bits_in_16_are_asked_about_by_every_command(tmp_path, words):
     assert run.returncode == 1 and run.stderr.count("\n") == 1
     assert (
         "with more than 8 bits: 60, brightest: " in run.stderr
-        and "perhaps 4095, with white=N" in run.stderr
+        and "perhaps 4095, with --white N" in run.stderr
     )
     assert command(*words, "--white", "4095", cwd=tmp_path).returncode == 0
 

@@ -783,8 +783,8 @@ def test_train_says_what_it_trains_on(pets, tmp_path, cached, capsys):
     ]
     assert main([*words, "--no-cache", "--out", str(tmp_path / "run")]) == 1
     message = (
-        "error: 2 of 100 images cannot be read; remove them, or leave them out with skip_broken "
-        "(train and shards: --skip-"
+        "error: 2 of 100 images cannot be read; remove them, or leave them out with "
+        "--skip-broken of train and shards (in Python: skip_broken=True)"
     )
     assert message in capsys.readouterr().err
     assert main([*words, "--skip-broken", "--no-cache", "--out", str(tmp_path / "run")]) == 0

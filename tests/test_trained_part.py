@@ -22,6 +22,7 @@ TUNE = ("head", "lora")
 CONFIG = ViTConfig(8, 2, 1, 5, 128, 2, 4)
 WORDS = ["--set", "images=200", "--weights", "start.safetensors", "--rank", 2]
 WORDS += ["--lr", "0.1", "--set", "schedule=constant"]  # after which the last epoch is not the best
+WORDS += ["--patience", 6]  # so the best is kept
 
 
 def save_start(folder, std=0.1):
@@ -65,16 +66,16 @@ def test_only_what_is_trained_is_stored_in_each_epoch(home, tune):
     run = home / tune
     state = load_checkpoint(run / "checkpoint.pt")
     last = load_file(run / "last.safetensors")
-    assert state["model"].keys() == state["best"].keys() == last.keys() == trained(tune)
+    assert state["model"].keys() == state["kept"].keys() == last.keys() == trained(tune)
     assert all(torch.equal(last[name], state["model"][name]) for name in last)
     small = ("checkpoint.pt", "checkpoint.pt.previous", "last.safetensors")
     assert sum(size(run / name) for name in small) < size(run / "weights.safetensors") / 5
 
 
 @pytest.mark.parametrize("tune", TUNE)
-def test_the_whole_file_has_the_best_epoch_on_the_weights_of_the_start(home, tune):
+def test_with_patience_the_whole_file_has_the_best_epoch_on_the_weights_of_the_start(home, tune):
     state = load_checkpoint(home / tune / "checkpoint.pt")
-    history, best = state["history"], state["best"]
+    history, best = state["history"], state["kept"]
     assert best_epoch(history) < len(history), "choose other settings: the last epoch is the best"
     start = plain_state_dict(load_pretrained(home / "start.safetensors").model)
     whole = plain_state_dict(load_pretrained(home / tune).model)
@@ -140,7 +141,7 @@ def test_a_stopped_run_leaves_a_whole_model_of_its_best_epoch(home, tmp_path, mo
     words = ["--tune", tune, "--epochs", 6, "--out", "run"]
     done = command("train", *WORDS, *words, cwd=tmp_path)
     assert done.returncode == 130 and "everything up to epoch 3 is kept" in done.stdout
-    best = load_checkpoint(tmp_path / "run" / "checkpoint.pt")["best"]
+    best = load_checkpoint(tmp_path / "run" / "checkpoint.pt")["kept"]
     model = load_pretrained(tmp_path / "run").model
     assert torch.equal(model.head.weight, best["head.weight"])
     monkeypatch.undo()

@@ -36,7 +36,6 @@ from vit_helpers.training.checkpoints import describe_changes
 from vit_helpers.training.measurements import UNKNOWN
 from vit_helpers.training.presets import (
     RunSettings,
-    check_effects,
     load_data,
     make_batches,
     make_network,
@@ -89,16 +88,25 @@ class Table:
             if not isinstance(settings, dict):
                 raise ValueError(f"{name}: expected settings, as {{lr = 0.001}}, got {settings!r}")
             try:
-                check_effects(self.settings(settings), settings)
-                if "tta" in settings and name != "baseline" and not self.test:
-                    raise ValueError("tta would have no effect without test = true")
-                if weights := self.settings(settings).weights:
-                    raise ValueError(
-                        f"a table trains from scratch, without the weights {weights}; "
-                        "train can fine-tune"
-                    )
+                self.check_changes(settings)
             except (ValueError, TypeError) as error:
                 raise type(error)(f"{name}: {error}") from error
+
+    def check_changes(self, changes: dict[str, Any]) -> None:
+        """Raise ValueError if a table cannot have these settings, or measures nothing of them."""
+        settings = self.settings(changes)
+        if settings.weights:
+            raise ValueError(
+                f"a table trains from scratch, without the weights {settings.weights}; "
+                "train can fine-tune"
+            )
+        settings.check_effect(changes)
+        if "seed" in changes:
+            raise ValueError(
+                f"seed has no effect: every setting is trained with {self.seeds} seeds"
+            )
+        if "tta" in changes and not self.test:
+            raise ValueError("tta has no effect on validation: add test = true to the table")
 
     @classmethod
     def read(cls, path: str | PathLike[str]) -> "Table":

@@ -36,7 +36,7 @@ SPLIT_NAMES = {  # accepted names of a split's folder, in any case
 }
 HELD_OUT = 0.15  # fraction of the images for a split that has no folder
 MAX_GIB = 4  # of pixels in memory
-EXACT = "split='exact' (train and shards: --split exact)"
+EXACT = "--split exact of train and shards (in Python: split='exact')"
 
 
 def folder(
@@ -107,7 +107,7 @@ def find_images(path: Path) -> tuple[tuple[str, ...], Listing]:
     No file is opened.
     """
     if not path.is_dir():
-        raise FileNotFoundError(f"no folder at {shown(path)}")
+        raise FileNotFoundError(f"no folder at {shown(path.absolute())}")
     parts = find_parts(path)
     class_names, files = find_classes(parts.pop("train"))
     listing = {"train": files}

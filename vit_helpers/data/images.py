@@ -19,7 +19,7 @@ T = TypeVar("T", float, NDArray[np.float64])
 WHITE = {"I": (255, 65535, 2**31 - 1), "F": (1, 255)}  # what white may be in PIL's modes of 32 bits
 WHITE_16 = 65535  # in modes of 16 bits
 LEVELS = 16  # gray values that have to be left of 256 when the range is guessed
-WHITE_OPTION = "white=N (a command: --white N)"
+WHITE_OPTION = "--white N (in Python: white=N)"
 BITS_PER_SAMPLE, PHOTOMETRIC = 258, 262  # tags of TIFF
 SIXTEEN = ("PNG", "PPM")  # formats in which mode I means 16 bits
 MAX_GIB = 2  # of an image file
@@ -77,7 +77,7 @@ def read_bytes(file: str | Path) -> bytes:
             )
         return path.read_bytes()
     except FileNotFoundError:
-        message = f"no picture at {shown(file)}"
+        message = f"no picture at {shown(path.absolute())}"
         if path.is_symlink():
             message += f": it is a link to {shown(path.readlink())}, which does not exist"
         raise FileNotFoundError(message) from None

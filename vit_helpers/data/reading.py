@@ -33,7 +33,7 @@ R = TypeVar("R")
 THREADS = 8  # at most; more wait for Python's lock
 NAMED = 10  # broken files in a message
 SHORT = 4  # bytes of a sha256 by which a run knows the images that it has seen
-SKIP = "skip_broken (train and shards: --skip-broken)"
+SKIP = "--skip-broken of train and shards (in Python: skip_broken=True)"
 
 
 class ImageFile(NamedTuple):

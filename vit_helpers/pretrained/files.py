@@ -119,7 +119,23 @@ def save_weights(
     }
     path.parent.mkdir(parents=True, exist_ok=True)
     with write_aside(path) as aside:
-        aside.write_bytes(save(state, notes | {SEAL: tensor_digest(state, notes)}))
+        write_sorted(aside, save(state, notes | {SEAL: tensor_digest(state, notes)}))
+
+
+def write_sorted(path: Path, content: bytes) -> None:
+    """Write a safetensors file with its notes in the order of their names, so that equal are equal.
+
+    `save` puts them in another order each time.
+    """
+    start = 8  # bytes that hold the length of the header
+    end = start + int.from_bytes(content[:start], "little")
+    header = json.loads(content[start:end])
+    header["__metadata__"] = dict(sorted(header["__metadata__"].items()))
+    text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
+    text = text.ljust(-(-len(text) // start) * start)  # aligned, as the tensors have to be
+    with path.open("wb") as file:
+        file.write(len(text).to_bytes(start, "little") + text)
+        file.write(memoryview(content)[end:])
 
 
 @contextmanager
@@ -138,8 +154,8 @@ def read_notes(path: str | Path) -> dict[str, str]:
 
     raises: FileNotFoundError; ValueError if it is of another kind
     """
-    if not Path(path).is_file():
-        raise FileNotFoundError(f"no weights at {path}")
+    if not (path := Path(path)).is_file():
+        raise FileNotFoundError(f"no weights at {shown(path.absolute())}")
     try:
         with safe_path(path) as safe, safe_open(safe, "pt") as file:
             return file.metadata() or {}
@@ -168,7 +184,9 @@ def load_pickle(path: Path) -> Any:
 
     In place of `HARMLESS` objects come those of `Ignored`.
     """
-    with torch.serialization.safe_globals([(Ignored, name) for name in HARMLESS]):
+    harmless = torch.serialization.safe_globals([(Ignored, name) for name in HARMLESS])
+    with harmless, warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Detected pickle protocol")  # the error says more
         return torch.load(path, map_location="cpu", weights_only=True)
 
 
@@ -252,7 +270,7 @@ def read_state(path: Path) -> dict[str, Tensor]:
             FileNotFoundError
     """
     if not path.is_file():
-        raise FileNotFoundError(f"no weights at {path}")
+        raise FileNotFoundError(f"no weights at {shown(path.absolute())}")
     shard = re.search(r"-of-0*(\d+)$", path.stem)
     if shard and int(shard[1]) > 1:
         raise ValueError(
@@ -311,12 +329,19 @@ def load_content(path: Path) -> Any:
     try:
         return load_tensors(path) if path.suffix == ".safetensors" else load_pickle(path)
     except Exception as error:  # torch and safetensors raise many kinds here
+        way_out = (
+            "If you trust whoever made the file, torch.load(PATH, weights_only=False) reads it, "
+            "and torch.save(STATE_DICT, NEW) saves the weights alone"
+        )
         if code := re.search(r"GLOBAL (\S+)", str(error)):
             raise ValueError(
                 f"{path} contains pickled objects, which could run code: save only the "
-                f"state_dict(). One is {shown(code[1])}. If you trust whoever made the file, "
-                "torch.load(PATH, weights_only=False) reads it, and torch.save(STATE_DICT, NEW) "
-                "saves the weights alone"
+                f"state_dict(). One is {shown(code[1])}. {way_out}"
+            ) from error
+        if "Unsupported operand" in str(error):
+            raise ValueError(
+                f"{path} was saved with another pickle protocol than torch's own, 2, which cannot "
+                f"be read without running code. {way_out}"
             ) from error
         raise ValueError(
             f"{path} is truncated, damaged or not a file of weights: {type(error).__name__}"

@@ -5,7 +5,7 @@ import math
 import re
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -53,6 +53,12 @@ ODD = "is damaged, or describes another kind of model"
 # what a name that is a file ends with
 FILES = (".safetensors", ".npz", ".pth", ".pt", ".bin", ".ckpt", ".tar")
 NORM_EPS = {"Hugging Face": 1e-12}  # of a library's layer norms, where it is not 1e-6
+# of names in each library
+FORMS = {
+    "torchvision": r"vit_[blh]_\d+",
+    "timm": r"(vit|deit)_\w+(\.\w+)?",
+    "huggingface": r"[\w.-]+/(vit|deit|dino)[\w.-]*",
+}
 IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))  # mean and std of torchvision's images
 
 
@@ -118,8 +124,8 @@ def load_by_kind(
     if library not in LIBRARIES or not rest:
         names = ", ".join(f"{library}:NAME" for library in LIBRARIES)
         raise ValueError(
-            f"unknown weights {str(name)!r}, known: {names}, the folder of a run, "
-            f"PATH{', PATH'.join(FILES)}"
+            f"unknown weights {str(name)!r}{guess_source(str(name))}, known: {names}, "
+            f"the folder of a run, PATH{', PATH'.join(FILES)}"
         )
     try:
         return LIBRARIES[library](rest)
@@ -129,10 +135,26 @@ def load_by_kind(
         ) from error
 
 
+def guess_source(name: str) -> str:
+    """Say what may be meant by a name without its source, for a message; empty if nothing is known.
+
+    >>> guess_source("vit_b_16"), guess_source("vit_base_patch16_224")
+    (' (did you mean torchvision:vit_b_16?)', ' (did you mean timm:vit_base_patch16_224?)')
+    """
+    if (OURS / f"{Path(name).name}.safetensors").is_file():
+        return f" (did you mean ours:{Path(name).name}?)"
+    for library, form in FORMS.items():
+        if re.fullmatch(form, name):
+            return f" (did you mean {library}:{name}?)"
+    if Path(name).name != name:
+        return f" (there is no {shown(Path(name).absolute())})"
+    return ""
+
+
 def find_file(name: str | Path) -> Path:
     """Find the file of weights that a name stands for; the name as a path if it is not one.
 
-    Names are "ours:NAME", and the folder of a run, for the weights of its best epoch.
+    Names are "ours:NAME", and the folder of a run, for the weights that it keeps.
     """
     library, _, rest = str(name).partition(":")
     stored = OURS / f"{rest}.safetensors"
@@ -335,7 +357,8 @@ def load_huggingface(name: str) -> Pretrained:
         headless = config.architectures == ["ViTModel"]
         kind: Any = ViTModel if headless else ViTForImageClassification
         options = {"attn_implementation": "eager"}  # else the config may name one to be fetched
-        model, info = kind.from_pretrained(name, output_loading_info=True, **options)
+        with nullcontext() if place else silent_transformers():  # a download has a bar
+            model, info = kind.from_pretrained(name, output_loading_info=True, **options)
     # a pooler may be left out; what else is missing transformers would have drawn at random
     missing = {key for key in info["missing_keys"] if not key.startswith("pooler.")}
     if missing:
@@ -361,6 +384,22 @@ def load_huggingface(name: str) -> Pretrained:
     check_outputs(name, pretrained.model, partial(run_huggingface, model.float(), state))
     warn_of_unknown_names(name, pretrained.class_names)
     return pretrained
+
+
+@contextmanager
+def silent_transformers() -> Iterator[None]:
+    """Let transformers neither draw progress bars nor report on keys: our errors name them."""
+    from transformers.utils import logging
+
+    level, had_bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+        if had_bars:
+            logging.enable_progress_bar()
 
 
 def check_description(folder: Path, config: Any) -> None:

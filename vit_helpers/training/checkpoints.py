@@ -16,7 +16,14 @@ from typing import Any
 
 import torch
 
-from vit_helpers._files import error_cause, load_sealed, make_parent, save_sealed, write_aside
+from vit_helpers._files import (
+    error_cause,
+    load_sealed,
+    make_parent,
+    save_sealed,
+    shown,
+    write_aside,
+)
 from vit_helpers.distributed import (
     full_optimizer_state_dict,
     full_state_dict,
@@ -118,7 +125,7 @@ def load_checkpoint(path: str | PathLike[str]) -> State:
     file = Path(path)
     hint = hint_older(file)
     if not file.is_file():
-        raise FileNotFoundError(f"no checkpoint at {file}{hint}")
+        raise FileNotFoundError(f"no checkpoint at {shown(file.absolute())}{hint}")
     try:
         state = load_sealed(file)
     except Exception as error:  # torch raises many kinds: RuntimeError, EOFError, UnpicklingError

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from vit_helpers._validate import check_choice, check_int, to_2tuple
 from vit_helpers.data import Data, load, subset
 from vit_helpers.data.augment import (
+    augment_photos,
     crop,
     cutmix,
     flip_crop,
@@ -51,10 +52,11 @@ AUGMENT = {
     "flip": random_flip,
     "flip_crop": flip_crop,
     "erase": random_erase,
+    "photos": augment_photos,
     "none": None,
 }
 # Of these, those that turn left into right, which changes what digits and letters mean
-MIRRORS = ("flip", "flip_crop")
+MIRRORS = ("flip", "flip_crop", "photos")
 MIX: dict[str, Callable[..., tuple[Tensor, Tensor]] | None] = {
     "mixup": mixup,
     "cutmix": cutmix,
@@ -64,8 +66,9 @@ TUNE = ("full", "head", "lora")
 SHAPE = {f.name for f in fields(ViTConfig)}
 RECIPE = {f.name for f in fields(Recipe)}
 SIZE = {"embed_dim", "depth", "num_heads"}  # what a size of the model stands for
-OF_DATA = {"image_size", "in_chans", "num_classes"}  # fields of `ViTConfig` for every network
-OF_VIT = SHAPE - OF_DATA | {"model", "size", "patch", "norm"}
+# What a CNN has none of; image_size, in_chans and num_classes are of the data
+OF_VIT = SHAPE - {"image_size", "in_chans", "num_classes"}
+OF_VIT |= {"model", "size", "patch", "norm", "token_lr_mult"}
 
 
 def name_sides(error: ValueError, image_size: tuple[int, int]) -> ValueError:
@@ -92,7 +95,7 @@ class RunSettings:
     batch_size: images per step
     images    : how many training images; None for all
     repeat    : how often each comes in an epoch
-    augment   : "affine", "crop", "flip", "flip_crop", "erase" or "none"
+    augment   : "affine", "crop", "flip", "flip_crop", "erase", "photos" or "none"
     mix       : "mixup", "cutmix" or "none"
     tta       : whether testing also uses the mirror images (`FlipTTA`)
     seed      : of all random numbers
@@ -163,6 +166,21 @@ class RunSettings:
                 "leave out what sets it"
             )
 
+    def check_effect(self, names: Iterable[str]) -> None:
+        """Raise ValueError if a setting among these, which somebody gave, changes nothing here."""
+        idle = {"width": "the width of a ViT is embed_dim"}
+        if self.network == "cnn":
+            idle = dict.fromkeys(OF_VIT, "a CNN has only a width")
+        if self.tune != "lora":
+            idle["rank"] = "only the updates of tune=lora have one"
+        if self.weights is None:
+            idle["tune"] = "there are no weights to fine-tune"
+        elif self.tune != "full":
+            idle["token_lr_mult"] = f"tune={self.tune} trains no tokens"
+        for name in names:
+            if name in idle:
+                raise ValueError(f"{name} has no effect: {idle[name]}")
+
     @cached_property
     def config(self) -> ViTConfig:
         """The architecture of a ViT; `make_network` adds what is known with the data.
@@ -194,7 +212,8 @@ class RunSettings:
         return (
             f"augmentation {self.augment}{mix} (images are {mirrored}); "
             f"{recipe.optimizer}, learning rate {recipe.lr:g}, {recipe.schedule}, "
-            f"{recipe.epochs} epochs, batches of {self.batch_size}"
+            f"{recipe.epochs} epoch{'s' if recipe.epochs > 1 else ''}, "
+            f"batches of {self.batch_size}"
         )
 
     def __repr__(self) -> str:
@@ -209,7 +228,8 @@ class RunSettings:
         """
         known = {f.name for f in fields(cls)} - {"shape", "recipe"} | SHAPE | RECIPE
         if unknown := sorted(settings.keys() - known):
-            matches = [get_close_matches(name, known, n=1) for name in unknown]
+            # 0.75: a misspelling, while class_weights and drop_path are other things
+            matches = [get_close_matches(name, known, n=1, cutoff=0.75) for name in unknown]
             near = [repr(match[0]) for match in matches if match]
             meant = f" (did you mean {' and '.join(near)}?)" if near else ""
             raise ValueError(
@@ -221,8 +241,13 @@ class RunSettings:
         return cls(shape=shape, recipe=Recipe(**recipe), **own)
 
     def replace(self, **changes: Any) -> "RunSettings":
-        """Return these settings with some changed, by name."""
-        return self.from_dict({**self.to_dict(), **changes})
+        """Return these settings with some changed, by name.
+
+        raises: ValueError for a change without effect, see `check_effect`
+        """
+        settings = self.from_dict({**self.to_dict(), **changes})
+        settings.check_effect(changes)
+        return settings
 
     def to_dict(self) -> dict[str, Any]:
         """Return every setting by name, a plain dict that `from_dict` reads."""
@@ -250,7 +275,7 @@ def preset(data: str, **changes: Any) -> RunSettings:
     For "shards:PATH" they are those of what is inside. With `weights` among the changes, the
     settings for fine-tuning in presets.toml replace those of the data set.
     changes: as for `override`
-    raises : ValueError for a size, patch side or model beside weights, and for changes without
+    raises : ValueError for a size, patch side or model beside weights, and for a change without
              effect
     """
     name = str(data).partition(":")[0]
@@ -270,22 +295,8 @@ def preset(data: str, **changes: Any) -> RunSettings:
         names = ", ".join(given)
         raise ValueError(f"{names}: there is nothing to fine-tune without weights (--weights)")
     settings = RunSettings.from_dict(override({"data": data, **declared}, changes))
-    check_effects(settings, changes)
+    settings.check_effect(changes)
     return settings
-
-
-def check_effects(settings: RunSettings, given: Iterable[str]) -> None:
-    """Raise ValueError if one of the settings that a person gave changes nothing beside the others.
-
-    given: their names
-    """
-    is_cnn = settings.network == "cnn"
-    idle = {f"network = {settings.network}": OF_VIT if is_cnn else {"width"}}
-    if settings.tune != "lora":
-        idle[f"tune = {settings.tune}"] = {"rank"}
-    for cause, names in idle.items():
-        if vain := sorted(names & set(given)):
-            raise ValueError(f"{', '.join(vain)} would have no effect with {cause}: leave it out")
 
 
 def override(settings: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
