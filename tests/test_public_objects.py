@@ -138,7 +138,7 @@ MAKE = {
     "KeepWeights": lambda cls, _: cls(print, 3),
     "EarlyStopping": lambda cls, _: cls(3),
     "HistoryFile": lambda cls, _: cls("history.csv"),
-    "Forecast": lambda cls, folder: cls(folder, load("digits"), True, True),
+    "Forecast": lambda cls, folder: cls(folder, load("digits"), 9, True, True),
     "WriteError": lambda cls, _: cls("no space left"),
     "Checkpoint": lambda cls, _: cls("a.pt", True, {"x": 1}),
     "PartCheckpoint": lambda cls, _: cls("a.pt", True, {"x": 1}),
