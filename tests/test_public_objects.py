@@ -100,6 +100,11 @@ MAKE = {
     "MultiHeadAttention": lambda cls, _: cls(16, 2, attn_dropout=0.1),
     "MLP": lambda cls, _: cls(4, 8),
     "Block": lambda cls, _: cls(16, 2),
+    "ModernBlock": lambda cls, _: cls(16, 2, init_values=0.1),
+    "ModernAttention": lambda cls, _: cls(16, 2, qk_norm=True),
+    "LayerScale": lambda cls, _: cls(8, 0.1),
+    "SwiGLU": lambda cls, _: cls(4, 8),
+    "AttentionPool": lambda cls, _: cls(16, 2),
     "NormLastBlock": lambda cls, _: cls(16, 2),
     "CNN": lambda cls, _: cls(1, 3, 8),
     "Pretrained": lambda cls, _: cls(
