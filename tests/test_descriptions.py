@@ -14,7 +14,7 @@ from transformers import ViTConfig as HFConfig
 from transformers import ViTForImageClassification, ViTImageProcessor, ViTModel
 
 from vit_helpers.parity import largest_difference, perturb
-from vit_helpers.pretrained import load_pretrained, sources
+from vit_helpers.pretrained import huggingface, load_pretrained
 from vit_helpers.vit import ViT, ViTConfig
 
 TINY = {
@@ -89,9 +89,9 @@ def test_a_preprocessing_that_is_not_ours_is_refused(tmp_path, settings, says):
 
 def test_a_setting_that_nobody_reads_is_noticed_by_what_it_does(tmp_path, monkeypatch):
     store(tmp_path, processor={"do_rescale": False})
-    read = sources.preprocess_of_huggingface
+    read = huggingface.preprocess_of_huggingface
     ignoring = lambda name, settings: read(name, settings | {"do_rescale": True})  # noqa: E731
-    monkeypatch.setattr(sources, "preprocess_of_huggingface", ignoring)
+    monkeypatch.setattr(huggingface, "preprocess_of_huggingface", ignoring)
     with pytest.raises(ValueError, match=r"its preparation of an image gives \(3, 32, 32\) from"):
         load_pretrained(tmp_path)
 

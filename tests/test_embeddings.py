@@ -127,8 +127,8 @@ def test_sincos_positions_say_row_and_column():
         (lambda: sincos_positions((2, 2), 6), "width 6 .* multiple of 4"),
         (lambda: sincos_1d(2, 5), "width 5 .* multiple of 2"),
         (
-            lambda: TokenEmbed((2, 2), 8, positions="rotary"),
-            "'rotary', known: learned, sincos, none",
+            lambda: TokenEmbed((2, 2), 8, positions="fourier"),
+            "'fourier', known: learned, sincos, rotary, none",
         ),
         (
             lambda: resize_positions(torch.zeros(1, 15, 8), (4, 4), (2, 2)),

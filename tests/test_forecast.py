@@ -18,7 +18,7 @@ from vit_helpers.training.loop import start_run
 from vit_helpers.training.measurements import Epoch, Score, print_epoch
 
 RUN = ["train", "--epochs", "2", "--set", "images=256"]
-LINE = re.compile(r"^expected: about \d+ s in all, and ([\d.]+) MB in (\S+)$", re.M)
+LINE = re.compile(r"^expected: (?:about|at most) \d+ s in all, and ([\d.]+) MB in (\S+)$", re.M)
 
 
 class Terminal(io.StringIO):

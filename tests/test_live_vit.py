@@ -434,6 +434,18 @@ BROKEN = {
         lambda data: data.replace(rb"\"in_chans\": 1", rb"\"in_chans\": 3", 1),
         "square gray images",
     ),
+    "registers": (
+        lambda data: data.replace(rb"\"reg_tokens\": 0", rb"\"reg_tokens\": 4", 1),
+        "not one with reg_tokens",
+    ),
+    "LayerScale": (
+        lambda data: data.replace(rb"\"init_values\": null", rb"\"init_values\": 1e-5", 1),
+        "not one with init_values",
+    ),
+    "a gated MLP": (
+        lambda data: data.replace(rb"\"mlp_layer\": \"gelu\"", rb"\"mlp_layer\": \"swig\"", 1),
+        "not one with mlp_layer",
+    ),
 }
 
 

@@ -33,6 +33,13 @@ CONFIGS = {
     "hidden head": ViTConfig(32, 4, 3, 10, 64, 2, 4, representation_size=48),
     "every token": ViTConfig(16, 4, 3, 10, 64, 1, 4, pool="none"),
     "no head": ViTConfig(16, 4, 3, 0, 64, 1, 4, positions="none"),
+    "DINOv3": ViTConfig(32, 4, 3, 10, 64, 2, 4, positions="rotary", reg_tokens=4, init_values=1e-5),
+    "swiglu": ViTConfig(16, 4, 3, 10, 64, 2, 4, mlp_layer="swiglu"),
+    "gated": ViTConfig(16, 4, 3, 10, 64, 2, 4, mlp_layer="swiglu", norm_layer="rmsnorm"),
+    "QK norm": ViTConfig(16, 4, 3, 10, 64, 2, 4, qk_norm=True),
+    "SigLIP": ViTConfig(
+        32, 4, 3, 10, 64, 2, 4, pool="map", class_token=False, mlp_layer="gelu_tanh"
+    ),
 }
 every = pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
 B = 4
@@ -51,7 +58,8 @@ def test_parameters_are_the_models_own(config):
 def test_multiply_adds_are_torchs_count(config):
     with FlopCounterMode(display=False) as counter, torch.no_grad(), sdpa_kernel(SDPBackend.MATH):
         ViT(config).eval()(images(config))
-    assert counter.get_total_flops() == 2 * B * sum(multiply_adds(config).values())
+    query = config.embed_dim**2 if config.pool == "map" else 0  # once for a batch
+    assert counter.get_total_flops() == 2 * (B * sum(multiply_adds(config).values()) + query)
 
 
 def loss_of(model, config):
@@ -84,11 +92,13 @@ def test_training_is_torchs_count(name, fused):
     assert counter.get_total_flops() == 2 * B * counted
 
 
-@pytest.mark.parametrize("name", ["65 tokens", "17 tokens", "no square", "averaged"])
+@pytest.mark.parametrize(
+    "name", ["65 tokens", "17 tokens", "no square", "averaged", "DINOv3", "QK norm", "swiglu"]
+)
 def test_what_autograd_keeps(name):
     config = CONFIGS[name]
     model = ViT(config)
-    weights = {p.untyped_storage().data_ptr() for p in model.parameters()}
+    weights = {p.untyped_storage().data_ptr() for p in [*model.parameters(), *model.buffers()]}
     kept = {}
 
     def keep(tensor):

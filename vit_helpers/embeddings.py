@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from vit_helpers._validate import check_choice, to_2tuple
 from vit_helpers.patches import grid_size, patchify
 
-POSITIONS = ("learned", "sincos", "none")
+POSITIONS = ("learned", "sincos", "rotary", "none")
 RESIZING: dict[
     str, dict[str, Any]
 ] = {  # how each library interpolates positions: four ways, four results
@@ -91,8 +91,11 @@ class TokenEmbed(nn.Module):
 
     grid       : rows and columns of patches
     class_token: T = N + 1 with it, T = N without
-    positions  : "learned" (the paper's), "sincos" (fixed, 2-D) or "none"
+    positions  : "learned" (the paper's), "sincos" (fixed, 2-D) or "none"; "rotary" adds none, since
+                 the attention of `modern.ModernAttention` rotates
     dropout    : right after the sum (paper, appendix B.1)
+    reg_tokens : R more tokens after the class token, which no output reads (arXiv 2309.16588):
+                 T grows by R, and they have no positions
     """
 
     pos_embed: Tensor | None
@@ -104,6 +107,7 @@ class TokenEmbed(nn.Module):
         class_token: bool = True,
         positions: str = "learned",
         dropout: float = 0,
+        reg_tokens: int = 0,
     ) -> None:
         super().__init__()
         check_choice("positions", positions, POSITIONS)
@@ -120,6 +124,10 @@ class TokenEmbed(nn.Module):
         else:
             self.pos_embed = None
         self.dropout = nn.Dropout(dropout)
+        self.reg_token = None
+        if reg_tokens:
+            self.reg_token = nn.Parameter(torch.zeros(1, reg_tokens, embed_dim))
+            nn.init.normal_(self.reg_token, std=1e-6)
 
     def forward(self, x: Tensor) -> Tensor:
         if self.cls_token is not None:
@@ -129,6 +137,10 @@ class TokenEmbed(nn.Module):
             x = torch.cat([cls_token, x], dim=1)  # (B, T, D)
         if self.pos_embed is not None:
             x = x + self.pos_embed
+        if self.reg_token is not None:
+            first = 0 if self.cls_token is None else 1
+            reg_token = self.reg_token.expand(x.shape[0], -1, -1)  # (B, R, D)
+            x = torch.cat([x[:, :first], reg_token, x[:, first:]], dim=1)
         return self.dropout(x)
 
 

@@ -13,6 +13,13 @@ from torch import Tensor, nn
 from vit_helpers._validate import check_choice, check_int, check_range, to_2tuple
 from vit_helpers.embeddings import POSITIONS, PatchEmbed, TokenEmbed
 from vit_helpers.encoder import Block
+from vit_helpers.modern import (
+    MLP_LAYERS,
+    NORM_LAYERS,
+    AttentionPool,
+    ModernBlock,
+    rotary_angles,
+)
 from vit_helpers.patches import grid_size
 
 # Base, Large, Huge: the paper's Table 1
@@ -25,7 +32,47 @@ SIZES: dict[str, dict[str, int]] = {
     "L": {"depth": 24, "embed_dim": 1024, "num_heads": 16},
     "H": {"depth": 32, "embed_dim": 1280, "num_heads": 16},
 }
-POOLS = ("cls", "avg", "none")
+# Sizes that later models added; "g" and "S+", "H+", "7B" have gated MLPs
+LATER_SIZES: dict[str, dict[str, Any]] = {
+    "S+": {**SIZES["S"], "mlp_layer": "swiglu"},
+    "M": {"depth": 12, "embed_dim": 512, "num_heads": 8},
+    "So400m": {"depth": 27, "embed_dim": 1152, "num_heads": 16, "mlp_ratio": 4304 / 1152},
+    "H+": {**SIZES["H"], "num_heads": 20, "mlp_layer": "swiglu"},
+    "g": {
+        **{"depth": 40, "embed_dim": 1536, "num_heads": 24},
+        **{"mlp_ratio": 4096 / 1536, "mlp_layer": "swiglu"},
+    },
+    "7B": {
+        **{"depth": 40, "embed_dim": 4096, "num_heads": 32},
+        **{"mlp_ratio": 2.0, "mlp_layer": "swiglu"},
+    },
+}
+# Later models: what differs from the paper's, and their sizes with their patch sides
+FAMILIES: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
+    "DeiT III": ({"init_values": 1e-6}, ("S/16", "M/16", "B/16", "L/16", "H/14")),  # 2204.07118
+    "DINOv2": (  # arXiv 2304.07193
+        {"image_size": 518, "init_values": 1e-5, "num_classes": 0},
+        ("S/14", "B/14", "L/14", "g/14"),
+    ),
+    "DINOv2 with registers": (  # arXiv 2309.16588
+        {"image_size": 518, "init_values": 1e-5, "num_classes": 0, "reg_tokens": 4},
+        ("S/14", "B/14", "L/14", "g/14"),
+    ),
+    "SigLIP": (  # arXiv 2303.15343
+        {"class_token": False, "pool": "map", "mlp_layer": "gelu_tanh", "num_classes": 0},
+        ("B/16", "L/16", "So400m/14"),
+    ),
+    "DINOv3": (  # arXiv 2508.10104
+        {
+            **{"positions": "rotary", "reg_tokens": 4, "init_values": 1e-5},
+            **{"norm_eps": 1e-5, "num_classes": 0},
+        },
+        ("S/16", "S+/16", "B/16", "L/16", "H+/16", "7B/16"),
+    ),
+}
+POOLS = ("cls", "avg", "map", "none")
+OWN_BLOCKS = (Block, ModernBlock)  # that a config describes
+BLOCK_FIELDS = ("init_values", "mlp_layer", "norm_layer", "qk_norm")  # that `Block` does not have
 
 
 @dataclass(frozen=True)
@@ -34,12 +81,18 @@ class ViTConfig:
 
     image_size : H = W, or the pair (H, W), in pixels; a multiple of patch_size
     pool       : the head's input: "cls" the class token (the paper's), "avg" the mean of the patch
-                 tokens, "none" all tokens
-    positions  : "learned" (the paper's), "sincos" (fixed, 2-D) or "none"
+                 tokens, "map" attention over all tokens (`modern.AttentionPool`), "none" all tokens
+    positions  : "learned" (the paper's), "sincos" (fixed, 2-D), "rotary" or "none"
     num_classes: K; 0 for no head: the model returns features
     representation_size: width of the hidden tanh layer of the paper's pretraining head; None for a
                  linear head
     dropout    : where the paper puts it; attn_dropout: on the attention weights
+    reg_tokens : how many registers follow the class token
+    init_values: the first weights of LayerScale; None for none
+    mlp_layer  : "gelu" (the paper's), "gelu_tanh" or "swiglu"
+    norm_layer : of the blocks and after them: "layernorm" (the paper's) or "rmsnorm"
+    qk_norm    : whether queries and keys are normalized
+    rope_theta : of rotary positions, as for `modern.rotary_angles`
     raises     : ValueError or TypeError that names the field
 
     >>> ViTConfig(image_size=8, patch_size=2, in_chans=1).num_tokens
@@ -61,12 +114,19 @@ class ViTConfig:
     dropout: float = 0.0
     attn_dropout: float = 0.0
     norm_eps: float = 1e-6
+    reg_tokens: int = 0
+    init_values: float | None = None
+    mlp_layer: str = "gelu"
+    norm_layer: str = "layernorm"
+    qk_norm: bool = False
+    rope_theta: float = 100.0
 
     def __post_init__(self) -> None:
         fields: dict[str, Any] = {"image_size": to_2tuple(self.image_size)}
         for name in ("patch_size", "in_chans", "embed_dim", "depth", "num_heads"):
             fields[name] = check_int(name, getattr(self, name))
-        fields["num_classes"] = check_int("num_classes", self.num_classes, least=0)
+        for name in ("num_classes", "reg_tokens"):
+            fields[name] = check_int(name, getattr(self, name), least=0)
         if self.representation_size is not None:
             width = check_int("representation_size", self.representation_size)
             fields["representation_size"] = width
@@ -80,6 +140,9 @@ class ViTConfig:
         check_choice("pool", self.pool, POOLS)
         check_choice("positions", self.positions, POSITIONS)
         check_choice("class_token", self.class_token, (True, False))
+        check_choice("mlp_layer", self.mlp_layer, MLP_LAYERS)
+        check_choice("norm_layer", self.norm_layer, NORM_LAYERS)
+        check_choice("qk_norm", self.qk_norm, (True, False))
         if self.embed_dim % self.num_heads:
             raise ValueError(
                 f"width {self.embed_dim} does not split into {self.num_heads} equal heads"
@@ -91,7 +154,12 @@ class ViTConfig:
             )
         for name in ("dropout", "attn_dropout", "norm_eps"):
             check_range(name, getattr(self, name), below=1)
-        check_range("mlp_ratio", self.mlp_ratio, below=math.inf)
+        for name in ("mlp_ratio", "rope_theta"):
+            check_range(name, getattr(self, name), below=math.inf)
+        if self.init_values is not None:
+            check_range("init_values", self.init_values, below=math.inf)
+        if self.positions == "rotary":
+            rotary_angles((1, 1), self.head_dim, self.rope_theta)  # raises if d does not fit
         if int(self.embed_dim * self.mlp_ratio) < 1:
             raise ValueError(
                 f"mlp_ratio {self.mlp_ratio} leaves no hidden width at width {self.embed_dim}"
@@ -101,16 +169,20 @@ class ViTConfig:
     def from_name(cls, name: str, **changes: Any) -> Self:
         """A size of the paper with its patch size, "B/16", and any other field changed.
 
-        raises: ValueError for an unknown size, with a list of the known ones
+        Or a later model, "DINOv3-S/16", see `FAMILIES`, with the image size of its weights.
+        raises: ValueError for an unknown model, with a list of the known ones
 
         >>> ViTConfig.from_name("L/32", num_classes=3).embed_dim
         1024
+        >>> ViTConfig.from_name("DINOv3-S/16").num_tokens
+        201
         """
-        size, _, patch = str(name).partition("/")
-        if size not in SIZES or not patch.isdecimal():
-            known = f"{', '.join(SIZES)}, each with a patch side, as in B/16"
-            raise ValueError(f"unknown model {name!r}, known: {known}")
-        fields: dict[str, Any] = {"patch_size": int(patch), **SIZES[size], **changes}
+        family, dash, model = str(name).rpartition("-")
+        size, _, patch = model.partition("/")
+        later, models = FAMILIES.get(family, ({}, ()))
+        if model not in models if dash else size not in SIZES or not patch.isdecimal():
+            raise ValueError(f"unknown model {name!r}, known: {known_models(family)}")
+        fields = {**later, **{**SIZES, **LATER_SIZES}[size], "patch_size": int(patch), **changes}
         return cls(**fields)
 
     @property
@@ -119,9 +191,19 @@ class ViTConfig:
         return grid_size(self.image_size, self.patch_size)
 
     @property
+    def num_prefix_tokens(self) -> int:
+        """Tokens before those of patches: the class token and the registers"""
+        return self.class_token + self.reg_tokens
+
+    @property
     def num_tokens(self) -> int:
-        """T: the number of patches, plus 1 if there is a class token"""
-        return math.prod(self.grid) + self.class_token
+        """T: the number of patches, plus those of `num_prefix_tokens`"""
+        return math.prod(self.grid) + self.num_prefix_tokens
+
+    @property
+    def head_dim(self) -> int:
+        """d: the width of a head, D / h"""
+        return self.embed_dim // self.num_heads
 
 
 class ViT(nn.Module):
@@ -145,17 +227,23 @@ class ViT(nn.Module):
             got = type(config).__name__
             raise TypeError(f"ViT takes a ViTConfig, got {got}: ViT(ViTConfig.from_name('B/16'))")
         c = self.config = config
-        block = block or partial(
-            Block,
-            mlp_ratio=c.mlp_ratio,
-            dropout=c.dropout,
-            attn_dropout=c.attn_dropout,
-            norm_eps=c.norm_eps,
-        )
+        if block is not None and block_of(c).func is not Block:
+            raise ValueError(
+                "a block of your own ignores rotary positions, "
+                f"{', '.join(BLOCK_FIELDS)}: leave them out"
+            )
+        block = block or block_of(c)
         self.patch_embed = PatchEmbed(c.image_size, c.patch_size, c.in_chans, c.embed_dim)
-        self.token_embed = TokenEmbed(c.grid, c.embed_dim, c.class_token, c.positions, c.dropout)
+        self.token_embed = TokenEmbed(
+            c.grid, c.embed_dim, c.class_token, c.positions, c.dropout, c.reg_tokens
+        )
         self.blocks = nn.ModuleList(block(c.embed_dim, c.num_heads) for _ in range(c.depth))
-        self.norm = nn.LayerNorm(c.embed_dim, eps=c.norm_eps)
+        self.norm = NORM_LAYERS[c.norm_layer](c.embed_dim, eps=c.norm_eps)
+        self.attn_pool = None
+        if c.pool == "map":
+            self.attn_pool = AttentionPool(
+                c.embed_dim, c.num_heads, c.mlp_ratio, c.norm_eps, c.mlp_layer
+            )
         self.pre_logits, width = nn.Identity(), c.embed_dim
         if c.representation_size is not None:
             self.pre_logits, width = tanh_layer(width, c.representation_size), c.representation_size
@@ -184,7 +272,9 @@ class ViT(nn.Module):
             return x
         if self.config.pool == "cls":
             return x[:, 0]
-        first = int(self.config.class_token)
+        if self.attn_pool is not None:
+            return self.attn_pool(x, mask)
+        first = self.config.num_prefix_tokens
         if mask is None:
             return x[:, first:].mean(dim=1)
         visible = mask[:, first:, None].to(x.dtype)
@@ -215,9 +305,29 @@ class ViT(nn.Module):
         """Raise ValueError if a mask hides every patch of an image."""
         if mask is None or mask.ndim != 2 or torch.compiler.is_compiling():
             return  # the attention layer names other shapes
-        first = int(self.config.class_token)
+        first = self.config.num_prefix_tokens
         if not mask[:, first:].any(dim=1).all():
             raise ValueError("a mask hides every patch of an image: leave at least one")
+
+
+def block_of(config: ViTConfig) -> partial[Block] | partial[ModernBlock]:
+    """The kind of block that a config asks for: the paper's, unless it has something newer."""
+    fields = ("mlp_ratio", "dropout", "attn_dropout", "norm_eps")
+    paper: dict[str, Any] = {name: getattr(config, name) for name in fields}
+    newer: dict[str, Any] = {name: getattr(config, name) for name in BLOCK_FIELDS}
+    if config.positions == "rotary":
+        newer["angles"] = rotary_angles(config.grid, config.head_dim, config.rope_theta)
+    elif all(value == getattr(ViTConfig, name) for name, value in newer.items()):
+        return partial(Block, **paper)
+    return partial(ModernBlock, **paper, **newer)
+
+
+def known_models(family: str) -> str:
+    """List the names of models for a message: those of a family, or all families and sizes."""
+    if family in FAMILIES:
+        return ", ".join(f"{family}-{model}" for model in FAMILIES[family][1])
+    later = ", ".join(f"{name}-{models[0]}" for name, (_, models) in FAMILIES.items())
+    return f"{', '.join(SIZES)}, each with a patch side, as in B/16, and {later}"
 
 
 @contextmanager

@@ -4,6 +4,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 
 import pandas as pd
+import torch
 import torch.nn.functional as F
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -167,4 +168,38 @@ def draw_beside(image: Tensor, title: str, maps: Mapping[str, Tensor], label: st
     for ax, (name, heat) in zip(others, maps.items(), strict=True):
         _, drawn = draw_over(image, heat, ax, name)
         color_bar(drawn, ax, label)
+    return fig
+
+
+def draw_look(
+    image: Tensor,
+    components: Tensor,
+    attention: Tensor,
+    similarity: Tensor,
+    patch: tuple[int, int],
+    block: int,
+) -> Figure:
+    """Draw a photo, and beside it what a model makes of its patches.
+
+    image     : (C, H, W), from 0 to 1
+    components: (rows, columns, 3) of the tokens after a block, see `principal_components`
+    attention : (rows, columns) of the class token
+    similarity: (rows, columns), cosines with the token of a patch, (row, column)
+    """
+    rows, columns = attention.shape
+    fig, axes = style.new_figure(11, 11 * rows / columns + 0.6, nrows=2, ncols=2)
+    low, high = components.flatten(0, 1).quantile(torch.tensor([0.01, 0.99]), dim=0)
+    colors = ((components - low) / (high - low).clamp(min=1e-12)).permute(2, 0, 1)
+    panels = {
+        "What the model sees": image,
+        f"Three components of the tokens after block {block}": colors,
+        "Attention of the class token, last block": attention[None] / attention.quantile(0.99),
+        "Similarity to the patch with the cross": similarity[None],
+    }
+    for ax, (title, panel) in zip(axes.flat, panels.items(), strict=True):
+        draw_image(panel, ax, title)
+    cross = {"marker": "x", "color": "#00e5ff", "markersize": 9, "markeredgewidth": 2.5}
+    for ax in (axes[0, 0], axes[1, 1]):
+        x, y = (patch[1] + 0.5) / columns, 1 - (patch[0] + 0.5) / rows
+        ax.plot(x, y, transform=ax.transAxes, **cross)
     return fig

@@ -81,7 +81,7 @@ def remaining_steps(run: Run, batch: int, validation: int, test: int) -> float:
 
 
 def checkpoint_bytes(run: Run, part: bool) -> int:
-    """Compute the bytes of the checkpoint, and of the one before it, of a run that has taken a step.
+    """Compute the bytes of the checkpoint, and of the one before it, after the first step.
 
     part: as for `Forecast`
     """

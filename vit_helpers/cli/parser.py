@@ -429,9 +429,47 @@ def add_live(parser: ArgumentParser) -> None:
     )
 
 
+def add_look(parser: ArgumentParser) -> None:
+    """Look into a trained model: what it makes of the patches of a photo, in one figure.
+
+    It shows the photo as the model receives it; the first three principal components of its tokens
+    as red, green and blue, so that patches whose tokens are alike have the same color (which color
+    is arbitrary); the attention of the class token in the last block, the mean of its heads; and
+    how similar each token is to that of one patch, which a cross marks.
+
+    Models that were trained without labels show most, as DINOv2 and DINOv3 do. Examples:
+
+        python -m vit_helpers look photo.jpg --weights huggingface:facebook/dinov2-small
+        python -m vit_helpers look photo.jpg --weights timm:vit_small_patch16_dinov3 --patch 5,9
+        python -m vit_helpers look photo.jpg --weights runs/mine --block 1
+    """
+    add = parser.add_argument
+    add("picture", metavar="PHOTO", type=Path, help="an image file")
+    add(
+        "--weights",
+        required=True,
+        help="the folder of a run, a file, or a name such as huggingface:facebook/dinov2-small: as "
+        "for `train --weights`. Without a network there are those of this series, ours:NAME",
+    )
+    add("--block", type=positive_int, help="after which the tokens are taken (default: the last)")
+    add(
+        "--rows",
+        type=positive_int,
+        help="patches along the shorter side of the photo (default: as many as in training)",
+    )
+    add(
+        "--patch",
+        metavar="ROW,COLUMN",
+        help="to compare with all others, counted from 0 (default: in the middle)",
+    )
+    add_white(parser)
+    add("--out", type=Path, help="the figure (default: NAME-look.png)")
+
+
 COMMANDS: dict[str, Callable[[ArgumentParser], None]] = {
     "train": add_train,
     "predict": add_predict,
+    "look": add_look,
     "evaluate": add_evaluate,
     "ablate": add_ablate,
     "shards": add_shards,

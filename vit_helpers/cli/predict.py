@@ -97,7 +97,7 @@ def predict_one(pretrained: Pretrained, picture: Image, top: int, figure: Path) 
     attention = {"last block, mean of heads": weights[-1].mean(dim=1)[0]}
     attention["rollout"] = rollout(weights)[0]
     for name, matrix in attention.items():  # without a class token: the mean over all patches
-        row = matrix[0, 1:] if model.config.class_token else matrix.mean(dim=0)
-        maps[name] = row.unflatten(0, model.config.grid)
+        row = matrix[0] if model.config.class_token else matrix.mean(dim=0)
+        maps[name] = row[model.config.num_prefix_tokens :].unflatten(0, model.config.grid)
     save_figure(draw_beside(framed, "what the model sees", maps, "attention weight"), figure)
     print(f"attention: {figure}")

@@ -3,11 +3,17 @@
 from vit_helpers.inspection.attention_maps import (
     attention_distance,
     attention_map,
-    class_tokens,
     entropy,
+    prefix_tokens,
 )
 from vit_helpers.inspection.deletion import cover_largest, survival
-from vit_helpers.inspection.features import filters, occlusion, position_similarity, token_layers
+from vit_helpers.inspection.features import (
+    filters,
+    occlusion,
+    position_similarity,
+    principal_components,
+    token_layers,
+)
 from vit_helpers.inspection.grad_cam import (
     grad_cam,
     integrated_gradients,
@@ -21,7 +27,6 @@ __all__ = [
     "attention_distance",
     "attention_gradients",
     "attention_map",
-    "class_tokens",
     "cover_largest",
     "entropy",
     "filters",
@@ -33,6 +38,8 @@ __all__ = [
     "occlusion",
     "pixel_gradients",
     "position_similarity",
+    "prefix_tokens",
+    "principal_components",
     "rollout",
     "survival",
     "token_layers",

@@ -11,18 +11,23 @@ from torch import Tensor
 
 
 def attention_map(
-    weights: Tensor, grid: tuple[int, int], query: tuple[int, int] | None = None
+    weights: Tensor,
+    grid: tuple[int, int],
+    query: tuple[int, int] | None = None,
+    registers: int = 0,
 ) -> Tensor:
-    """The attention weights of one query token as a map over the patches, without the class token.
+    """The attention weights of one query token as a map over the patches, without other tokens.
 
-    weights: (B, h, T, T) or (B, T, T), of one layer or of a rollout; a class token, if there is
-             one, is token 0
-    grid   : rows and columns of patches;  query: (row, column) of a patch; None for the class token
-    returns: (B, h, rows, cols) or (B, rows, cols)
-    raises : ValueError if grid or query do not fit the tokens
+    weights  : (B, h, T, T) or (B, T, T), of one layer or of a rollout; a class token, if there is
+               one, is token 0
+    grid     : rows and columns of patches
+    query    : (row, column) of a patch; None for the class token
+    registers: how many of them are among the tokens
+    returns  : (B, h, rows, cols) or (B, rows, cols)
+    raises   : ValueError if grid, query or registers do not fit the tokens
     """
-    extra, (rows, cols) = class_tokens(weights, grid), grid
-    if query is None and not extra:
+    extra, (rows, cols) = prefix_tokens(weights.shape[-1], grid, registers), grid
+    if query is None and extra == registers:
         raise ValueError(
             f"{rows * cols} tokens are only the patches, without a class token: "
             "pass query=(row, column)"
@@ -34,12 +39,16 @@ def attention_map(
     return weights[..., token, extra:].unflatten(-1, grid)
 
 
-def class_tokens(weights: Tensor, grid: tuple[int, int]) -> int:
-    """Return 1 for tokens with a class token, 0 for a grid's patches alone, else ValueError."""
-    T, N = weights.shape[-1], math.prod(grid)
-    if T not in (N, N + 1):
+def prefix_tokens(T: int, grid: tuple[int, int], registers: int = 0) -> int:
+    """Return how many of T tokens come before a grid's patches: a class token or not, registers.
+
+    raises: ValueError if there are others
+    """
+    N = math.prod(grid)
+    if T - N - registers not in (0, 1):
+        among = f" and {registers} registers" if registers else " (give the number of registers)"
         raise ValueError(
-            f"{T} tokens do not belong to a grid of {grid[0]} x {grid[1]} = {N} patches"
+            f"{T} tokens do not belong to a grid of {grid[0]} x {grid[1]} = {N} patches{among}"
         )
     return T - N
 
@@ -49,13 +58,15 @@ def entropy(weights: Tensor) -> Tensor:
     return torch.special.entr(weights).sum(dim=-1)
 
 
-def attention_distance(weights: Tensor, grid: tuple[int, int], patch_size: int) -> Tensor:
+def attention_distance(
+    weights: Tensor, grid: tuple[int, int], patch_size: int, registers: int = 0
+) -> Tensor:
     """The mean attention distance of each head, in pixels (appendix D.7): (B, h, T, T) -> (B, h).
 
     Distances between patch centers, weighted by attention and averaged over the query patches. A
-    class token is left out, and the weights among patches are renormalized.
+    class token and registers are left out, and the weights among patches are renormalized.
     """
-    extra = class_tokens(weights, grid)
+    extra = prefix_tokens(weights.shape[-1], grid, registers)
     among = weights[..., extra:, extra:]  # (B, h, N, N)
     among = among / among.sum(dim=-1, keepdim=True).clamp(
         min=torch.finfo(among.dtype).tiny

@@ -5,7 +5,7 @@ from itertools import accumulate, product
 import torch
 from torch import Tensor
 
-from vit_helpers.inspection.attention_maps import class_tokens
+from vit_helpers.inspection.attention_maps import prefix_tokens
 from vit_helpers.vit import ViT, eval_mode
 
 
@@ -14,7 +14,7 @@ def position_similarity(pos_embed: Tensor, grid: tuple[int, int]) -> Tensor:
 
     pos_embed: (1, T, D), of which a class token's is left out;  returns: (rows, cols, rows, cols)
     """
-    extra = class_tokens(pos_embed.transpose(1, 2), grid)
+    extra = prefix_tokens(pos_embed.shape[1], grid)
     unit = torch.nn.functional.normalize(pos_embed[0, extra:].detach(), dim=-1)  # (N, D)
     return (unit @ unit.T).unflatten(1, grid).unflatten(0, grid)
 
@@ -34,6 +34,24 @@ def filters(model: ViT, n: int) -> Tensor:
         )
     _, _, components = torch.linalg.svd(weight - weight.mean(dim=0), full_matrices=False)
     return components[:n].unflatten(1, (C, P, P))
+
+
+def principal_components(tokens: Tensor, n: int = 3) -> Tensor:
+    """How far each token lies along the n directions in which tokens differ most.
+
+    The directions are those of all images together. The sign of each is arbitrary: here the number
+    with the largest size is positive.
+    tokens : (B, N, D), without the class token and registers
+    returns: (B, N, n), in the order of the variance; each has the mean 0
+    raises : ValueError if there are not n
+    """
+    x = tokens.flatten(0, 1).detach()
+    if not 1 <= n <= min(x.shape):
+        raise ValueError(f"{x.shape[0]} tokens of {x.shape[1]} numbers have no {n} components")
+    _, _, directions = torch.linalg.svd(x - x.mean(dim=0), full_matrices=False)
+    scores = (x - x.mean(dim=0)) @ directions[:n].T  # (B*N, n)
+    largest = scores.gather(0, scores.abs().argmax(dim=0, keepdim=True))
+    return (scores * largest.sign()).unflatten(0, tokens.shape[:2])
 
 
 @torch.no_grad()

@@ -25,7 +25,8 @@ def attention_method(
     model: ViT, images: Tensor, classes: Tensor, combine: Callable[[list[Tensor]], Tensor]
 ) -> Tensor:
     """The map of the class token, once the attention of all layers is combined to (B, T, T)."""
-    return attention_map(combine(model.attention_weights(images)), model.config.grid)
+    weights = combine(model.attention_weights(images))
+    return attention_map(weights, model.config.grid, registers=model.config.reg_tokens)
 
 
 def center_map(model: ViT, images: Tensor, classes: Tensor) -> Tensor:
@@ -77,7 +78,9 @@ METHODS: dict[str, Method] = {
     ),
     "rollout": partial(attention_method, combine=rollout),
     "gradient rollout": lambda model, images, classes: attention_map(
-        gradient_rollout(*attention_gradients(model, images, classes)), model.config.grid
+        gradient_rollout(*attention_gradients(model, images, classes)),
+        model.config.grid,
+        registers=model.config.reg_tokens,
     ),
     "occlusion": occlusion,
 }

@@ -326,6 +326,9 @@ export function makeVit(buffer) {
   if (in_chans !== 1 || (width ?? height) !== height || pool !== "cls" || positions !== "learned" || representation_size) {
     throw new TypeError("this page reads ViTs for square gray images with a class token, learned positions, a linear head");
   }
+  const paper = { reg_tokens: 0, init_values: null, mlp_layer: "gelu", norm_layer: "layernorm", qk_norm: false };
+  const later = Object.keys(paper).filter((name) => (fields[name] ?? paper[name]) !== paper[name]);
+  if (later.length) throw new TypeError(`this page reads the paper's ViT, and not one with ${later.join(", ")}`);
   const num_patches = (height / fields.patch_size) ** 2, head_dim = fields.embed_dim / fields.num_heads;
   const sizes = { image_size: height, num_patches, num_tokens: num_patches + 1, head_dim };
   const config = { ...fields, ...sizes, mean: preprocess.mean[0], std: preprocess.std[0], class_names: classNames };

@@ -19,6 +19,7 @@ NO_CLASSES = {  # what outputs mean of which the largest is not the class, by Hu
     "multi_label_classification": "several labels of an image",
     "regression": "numbers, and no classes",
 }
+IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))  # mean and std of its pixels
 PLACEHOLDER = re.compile(r"class \d+|LABEL_\d+")  # in place of a name that is not known
 SIZE = (60, 100)  # height and width of the image on which preprocessings are compared
 # of images that are compared: theirs may round to whole gray values on the way, twice

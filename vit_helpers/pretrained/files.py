@@ -22,10 +22,9 @@ from torch import Tensor
 from vit_helpers._files import as_text, shown, tensor_digest, write_aside
 from vit_helpers._validate import to_2tuple
 from vit_helpers.distributed import plain_name, plain_state_dict, unwrap
-from vit_helpers.encoder import Block
 from vit_helpers.pretrained.key_maps import count_unknown, fill
 from vit_helpers.pretrained.preprocess import Preprocess
-from vit_helpers.vit import ViT, ViTConfig
+from vit_helpers.vit import OWN_BLOCKS, ViT, ViTConfig
 
 PARTS = ("config", "preprocess", "class_names")
 CONSTRUCTORS = ("scalar", "_reconstruct")  # of numpy's scalars and arrays
@@ -98,11 +97,11 @@ def save_weights(
     """
     model = unwrap(model)
     kinds = {type(unwrap(block)) for block in model.blocks}
-    custom = {kind.__name__ for kind in kinds - {Block}}
+    custom = {kind.__name__ for kind in kinds - {*OWN_BLOCKS}}
     if custom:
         raise ValueError(
             f"the model's blocks are {', '.join(custom)}; "
-            "only the paper's can be built again from its config"
+            "only those of this package can be built again from its config"
         )
     check_sizes(model.config, preprocess)
     path = Path(path)

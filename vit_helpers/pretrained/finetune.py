@@ -17,8 +17,7 @@ from vit_helpers.distributed import (
     unwrap,
 )
 from vit_helpers.embeddings import resize_positions
-from vit_helpers.encoder import Block
-from vit_helpers.vit import ViT
+from vit_helpers.vit import OWN_BLOCKS, ViT
 
 
 def transfer_weights(model: ViT, **changes: Any) -> ViT:
@@ -38,7 +37,7 @@ def transfer_weights(model: ViT, **changes: Any) -> ViT:
             f"{', '.join(sorted(foreign))} cannot change: the weights would not fit any more"
         )
     blocks = nn.ModuleList(map(unwrap, model.blocks))  # some may be compiled
-    custom = any(type(block) is not Block for block in blocks)
+    custom = any(type(block) not in OWN_BLOCKS for block in blocks)
     if custom and changes.keys() & {"dropout", "attn_dropout"}:
         raise ValueError(
             "the dropout of custom blocks cannot change: set it in the blocks themselves"

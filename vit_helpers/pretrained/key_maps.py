@@ -14,6 +14,8 @@ import torch
 from torch import Tensor, nn
 
 StateDict = Mapping[str, Tensor]
+BLOCK_NUMBER = re.compile(r"(?<![a-z\d])\d+")  # not that of fc1
+WITHOUT_KEY_BIAS = ("Hugging Face, DINOv3", "timm, Eva")
 
 # {library: {its name: ours}}
 KEY_MAPS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
@@ -121,16 +123,23 @@ def rename(state_dict: StateDict, library: str) -> dict[str, Tensor]:
             f"{len(unknown)} of {len(state_dict)} keys are not of a {library} ViT: "
             f"{', '.join(unknown[:5])}"
         )
-    return to_our_shapes({str(our_key(key, library)): value for key, value in state_dict.items()})
+    ours = {str(our_key(key, library)): value for key, value in state_dict.items()}
+    ours.pop("", None)
+    if library in WITHOUT_KEY_BIAS:
+        ours = add_key_biases(ours)
+    return to_our_shapes(ours)
 
 
 def our_key(key: str, library: str) -> str | None:
     """Find our name of a parameter of a library; None if the library's ViT has none such."""
     name = key.removeprefix("vit.")  # of a Hugging Face classifier
     module, leaf, _ = re.split(r"(\.weight|\.bias|)$", name, maxsplit=1)
-    layer = re.search(r"\d+", module)
-    ours = KEY_MAPS[library].get(re.sub(r"\d+", "{i}", module, count=1))
-    return ours and ours.format(i=layer and layer[0]) + leaf
+    for parameter, ending in ((module, leaf), (name, "")):
+        layer = BLOCK_NUMBER.search(parameter)
+        ours = KEY_MAPS[library].get(BLOCK_NUMBER.sub("{i}", parameter, count=1))
+        if ours is not None:
+            return ours and ours.format(i=layer and layer[0]) + ending
+    return None
 
 
 def unknown_keys(names: Iterable[str], library: str) -> list[str]:
@@ -143,13 +152,43 @@ def count_unknown(names: Sequence[str]) -> int:
     return min(len(unknown_keys(names, library)) for library in KEY_MAPS)
 
 
+def add_key_biases(state_dict: StateDict) -> dict[str, Tensor]:
+    """Give keys the bias 0, and all of q, k and v, where a model has none.
+
+    A bias of keys adds the same to all scores of a query, which no attention weight shows.
+    """
+    added = dict(state_dict)
+    for key, weight in state_dict.items():
+        if match := re.fullmatch(r"(.*\.attn\.)(q|qkv)\.weight", key):
+            module, name = match.groups()
+            D = weight.shape[1]
+            if name == "q" or f"{module}q.bias" in state_dict:
+                for part in "qkv":
+                    added.setdefault(f"{module}{part}.bias", weight.new_zeros(D))
+            else:
+                added.setdefault(f"{module}qkv.bias", weight.new_zeros(3 * D))
+    return added
+
+
 def to_our_shapes(state_dict: StateDict) -> dict[str, Tensor]:
     """Stack q, k and v, and flatten the convolution's kernel.
 
-    Three of (D, D) become (3 D, D); (D, C, P, P) becomes (D, C*P*P).
+    Three of (D, D) become (3 D, D); (D, C, P, P) becomes (D, C*P*P). What is stacked in a library
+    but not here is divided: the gate of an MLP and its other layer, the query of a pooling token.
     """
-    joined = {}
+    joined: dict[str, Tensor] = {}
     for key, value in state_dict.items():
+        if "mlp.gate_and_fc1" in key:
+            for name, part in zip(("gate", "fc1"), value.chunk(2), strict=True):
+                joined[key.replace("gate_and_fc1", name)] = part
+            continue
+        if key.startswith("attn_pool.qkv."):
+            D = len(value) // 3
+            for name, part in zip(("q", "kv"), value.split([D, 2 * D]), strict=True):
+                joined[key.replace("qkv", name)] = part
+            continue
+        if key == "token_embed.pos_embed" and value.ndim == 2:
+            value = value[None]
         match = re.fullmatch(r"(.*\.attn\.)[qkv](\.\w+)", key)
         if match is None:
             joined[key] = value.flatten(1) if key == "patch_embed.proj.weight" else value

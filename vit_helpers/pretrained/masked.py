@@ -51,6 +51,10 @@ class MaskedAutoencoder(nn.Module):
         c = vit.config
         if not c.class_token:
             raise ValueError("this masked autoencoder needs a ViT with a class token")
+        if c.positions == "rotary":
+            raise ValueError(
+                "this masked autoencoder leaves patches out, and rotary positions are those of all"
+            )
         self.vit, self.mask_ratio = vit, mask_ratio
         self.embed = nn.Linear(c.embed_dim, dim)
         self.mask_token = nn.Parameter(nn.init.normal_(torch.empty(1, 1, dim), std=0.02))
@@ -66,16 +70,17 @@ class MaskedAutoencoder(nn.Module):
     def paint(self, images: Tensor, visible: Tensor, hidden: Tensor) -> Tensor:
         """Predict the pixels of the hidden patches from the visible ones: (B, hidden, C*P*P)."""
         visible, hidden = visible.to(images.device), hidden.to(images.device)
-        patches = self.embed(self.encode(images, visible)[:, 1:]) + self.positions[visible]
+        prefix = self.vit.config.num_prefix_tokens
+        patches = self.embed(self.encode(images, visible)[:, prefix:]) + self.positions[visible]
         masked = self.mask_token + self.positions[hidden]
         x = self.blocks(torch.cat([patches, masked], dim=1))
         return self.head(self.norm(x[:, visible.shape[1] :]))
 
     def encode(self, images: Tensor, visible: Tensor) -> Tensor:
-        """Encode the class token and the visible patches, without the rest: (B, 1 + visible, D)."""
-        x = self.vit.embed(images)
-        class_token = visible.new_zeros(len(visible), 1)  # number 0
-        tokens = torch.cat([class_token, visible + 1], dim=1)
+        """Encode the visible patches and the tokens before: (B, 1 + registers + visible, D)."""
+        x, prefix = self.vit.embed(images), self.vit.config.num_prefix_tokens
+        before = torch.arange(prefix, device=visible.device).expand(len(visible), -1)
+        tokens = torch.cat([before, visible + prefix], dim=1)
         x = x.gather(1, tokens[:, :, None].expand(-1, -1, x.shape[2]))
         for block in self.vit.blocks:
             x = block(x)

@@ -4,29 +4,31 @@ import json
 import math
 import re
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
-from functools import partial
-from itertools import chain
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from pickle import UnpicklingError
 from typing import Any
 from zipfile import BadZipFile
 
 import numpy as np
 import torch
-from PIL.Image import Image
 from torch import Tensor, nn
 
 from vit_helpers._files import shown
 from vit_helpers._validate import check_choice, to_2tuple
+from vit_helpers.modern import MLP_LAYERS
+from vit_helpers.pretrained.assembly import (
+    assemble,
+    check_same_size,
+    explain_download,
+    fit_positions,
+    one_line,
+    require_keys,
+)
 from vit_helpers.pretrained.descriptions import (
-    NO_CLASSES,
-    assumed_preprocess,
+    IMAGENET,
     check_outputs,
     check_preprocess,
-    drop_head,
-    preprocess_of_huggingface,
     require_supported,
     warn_of_assumptions,
     warn_of_unknown_names,
@@ -34,32 +36,29 @@ from vit_helpers.pretrained.descriptions import (
 from vit_helpers.pretrained.files import (
     PARTS,
     Pretrained,
-    build_model,
     check_memory,
     load_weights,
     read_notes,
-    read_shapes,
     read_state,
 )
-from vit_helpers.pretrained.key_maps import StateDict, from_google, our_key, recognize, rename
+from vit_helpers.pretrained.huggingface import load_huggingface
+from vit_helpers.pretrained.key_maps import from_google, our_key, recognize, rename
 from vit_helpers.pretrained.preprocess import Preprocess
-from vit_helpers.vit import SIZES, ViTConfig
 
 OURS = Path(__file__).parents[1] / "weights"
 RUN_WEIGHTS = "weights.safetensors"  # in the folder of a run of `train`
-PROCESSOR = "preprocessor_config.json"  # in a folder of Hugging Face's
 DESCRIBED = ("model.safetensors", "pytorch_model.bin")  # beside a config.json
 ODD = "is damaged, or describes another kind of model"
 # what a name that is a file ends with
 FILES = (".safetensors", ".npz", ".pth", ".pt", ".bin", ".ckpt", ".tar")
+TIMM_POOLS = {"token": "cls", "avg": "avg", "map": "map"}  # {its global_pool: our pool}
 NORM_EPS = {"Hugging Face": 1e-12}  # of a library's layer norms, where it is not 1e-6
 # of names in each library
 FORMS = {
     "torchvision": r"vit_[blh]_\d+",
-    "timm": r"(vit|deit)_\w+(\.\w+)?",
-    "huggingface": r"[\w.-]+/(vit|deit|dino)[\w.-]*",
+    "timm": r"(vit|deit3?)_\w+(\.\w+)?",
+    "huggingface": r"[\w.-]+/(vit|deit|dino|siglip)[\w.-]*",
 }
-IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))  # mean and std of torchvision's images
 
 
 def load_pretrained(
@@ -304,12 +303,8 @@ def load_timm(name: str) -> Pretrained:
         raise ValueError(f"timm has no weights called {name}")
     with explain_download(f"timm's {name}", "where timm keeps it"):
         model = timm.create_model(name, pretrained=True)
-    state = rename(model.state_dict(), "timm")  # first: it names what is not a ViT
+    state = rename_timm(model)  # first: it names what is not a ViT
     block, config = model.blocks[0], resolve_model_data_config(model)
-    act = block.mlp.act
-    exact = getattr(act, "approximate", "none") == "none"
-    if not (isinstance(act, nn.GELU | timm.layers.GELU) and exact):
-        raise ValueError(f"{name} has {act} in its MLPs, but the paper's model has the exact GELU")
     require_supported(
         name,
         {**model.pretrained_cfg, **config},
@@ -319,15 +314,21 @@ def load_timm(name: str) -> Pretrained:
         test_crop_pct=(None, config["crop_pct"]),
         label_offset=(None, 0, False),
     )
-    require_supported(name, vars(model), global_pool=("token", "avg"))
+    require_supported(name, vars(model), global_pool=tuple(TIMM_POOLS))
     size = tuple(config["input_size"][1:])
     check_same_size(name, model.patch_embed.img_size, size)
     scaled = tuple(math.floor(side / config["crop_pct"]) for side in size)
     resize = scaled if config["crop_mode"] == "squash" else scaled[0]
     preprocess = Preprocess(resize, size, config["interpolation"], config["mean"], config["std"])
     check_preprocess(name, preprocess, create_transform(**config, is_training=False))
-    pool = "cls" if model.global_pool == "token" else "avg"
-    fields = {"norm_eps": model.norm.eps, "pool": pool}
+    state = fit_positions(state, size, size, model.patch_embed.patch_size[0], "timm")
+    fields = {
+        "norm_eps": model.norm.eps,
+        "pool": TIMM_POOLS[model.global_pool],
+        "mlp_layer": mlp_layer_of_timm(name, block.mlp),
+    }
+    if isinstance(model, timm.models.Eva):
+        fields |= {"positions": "rotary", "rope_theta": float(model.rope.temperature)}
     classes = list(model.pretrained_cfg.get("label_names") or ())
     subset = infer_imagenet_subset(model)  # timm knows the names of its classes by their number
     if subset and not classes:
@@ -339,117 +340,33 @@ def load_timm(name: str) -> Pretrained:
     return pretrained
 
 
-def load_huggingface(name: str) -> Pretrained:
-    """Load a ViTModel or ViTForImageClassification of transformers, from the hub or a folder.
+def rename_timm(model: Any) -> dict[str, Tensor]:
+    """Return the weights of a ViT of timm's under our names."""
+    import timm
 
-    Code from there never runs.
-    """
-    from transformers import AutoConfig, AutoImageProcessor, ViTForImageClassification, ViTModel
+    if isinstance(model, timm.models.Eva):
+        return rename(model.state_dict(), "timm, Eva")
+    state = model.state_dict()
+    if isinstance(model.blocks[0].mlp, timm.layers.GluMlp):
+        state = {key.replace(".mlp.fc1.", ".mlp.gate_and_fc1."): w for key, w in state.items()}
+    return rename(state, "timm")
 
-    place = "" if Path(name).is_dir() else "in a folder, and give its path"
-    with explain_download(f"Hugging Face's {name}", place), refuse_code(name):
-        config = AutoConfig.from_pretrained(name, trust_remote_code=False)
-        require_supported(name, config.to_dict(), model_type=("vit",), hidden_act=("gelu",))
-        check_description(Path(name), config)
-        processor = None
-        if not lacks_preprocessing(name):
-            processor = AutoImageProcessor.from_pretrained(name, trust_remote_code=False)
-        headless = config.architectures == ["ViTModel"]
-        kind: Any = ViTModel if headless else ViTForImageClassification
-        options = {"attn_implementation": "eager"}  # else the config may name one to be fetched
-        with nullcontext() if place else silent_transformers():  # a download has a bar
-            model, info = kind.from_pretrained(name, output_loading_info=True, **options)
-    # a pooler may be left out; what else is missing transformers would have drawn at random
-    missing = {key for key in info["missing_keys"] if not key.startswith("pooler.")}
-    if missing:
-        raise ValueError(f"{name} has no {', '.join(sorted(missing))}")
-    state: StateDict = rename(model.state_dict(), "Hugging Face")
-    if info["missing_keys"]:
-        state = {key: value for key, value in state.items() if not key.startswith("pre_logits.")}
-    if processor is None:
-        size = to_2tuple(config.image_size)
-        preprocess = Preprocess(size, size, "bilinear", (0.5,) * 3, (0.5,) * 3)
-        assumed = assumed_preprocess(preprocess)
-        warnings.warn(f"{name} has no {PROCESSOR}; assumed: {assumed}", stacklevel=2)
+
+def mlp_layer_of_timm(name: str, mlp: nn.Module) -> str:
+    """Find the kind of an MLP of timm's among ours; ValueError if there is none such."""
+    import timm
+
+    act: Any = mlp.act
+    if isinstance(act, nn.GELU | timm.layers.GELU):
+        kind = {"none": "gelu", "tanh": "gelu_tanh"}[getattr(act, "approximate", "none")]
+    elif isinstance(act, timm.layers.GELUTanh):
+        kind = "gelu_tanh"
+    elif isinstance(act, nn.SiLU) and not getattr(mlp, "gate_last", False):
+        kind = "swiglu"
     else:
-        preprocess = preprocess_of_huggingface(name, vars(processor))
-        check_same_size(name, config.image_size, preprocess.crop)
-        check_preprocess(name, preprocess, partial(run_processor, processor))
-    problem = "regression" if config.num_labels == 1 else config.problem_type  # as there
-    if problem in NO_CLASSES and not headless:
-        state = drop_head(name, state, NO_CLASSES[problem])
-    classes = [config.id2label[number] for number in range(config.num_labels)]
-    num_heads, norm_eps = config.num_attention_heads, config.layer_norm_eps
-    pretrained = assemble(name, state, num_heads, preprocess, classes, norm_eps=norm_eps)
-    check_outputs(name, pretrained.model, partial(run_huggingface, model.float(), state))
-    warn_of_unknown_names(name, pretrained.class_names)
-    return pretrained
-
-
-@contextmanager
-def silent_transformers() -> Iterator[None]:
-    """Let transformers neither draw progress bars nor report on keys: our errors name them."""
-    from transformers.utils import logging
-
-    level, had_bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        logging.set_verbosity(level)
-        if had_bars:
-            logging.enable_progress_bar()
-
-
-def check_description(folder: Path, config: Any) -> None:
-    """Raise ValueError if a folder's config names another model than its weights.
-
-    transformers would take memory for the model that the config names.
-    """
-    files = [*folder.glob("model*.safetensors"), *folder.glob("pytorch_model*.bin")]
-    if not files:  # of the hub
-        return
-    shapes = {key: shape for file in files for key, shape in read_shapes(file).items()}
-    sides = set(chain.from_iterable(shapes.values()))
-    depth = len({layer[1] for key in shapes if (layer := re.search(r"layer\.(\d+)\.", key))})
-    rows, columns = (side // config.patch_size for side in to_2tuple(config.image_size))
-    wanted = {
-        "hidden_size": (config.hidden_size, sides),
-        "intermediate_size": (config.intermediate_size, sides),
-        "num_hidden_layers": (config.num_hidden_layers, {depth}),
-        "image_size": (rows * columns + 1, sides),
-    }
-    if wrong := [name for name, (number, numbers) in wanted.items() if number not in numbers]:
-        names = ", ".join(f"{name} = {getattr(config, name)!r}" for name in wrong)
-        raise ValueError(f"{folder}: config.json does not describe the weights: {names}")
-
-
-def lacks_preprocessing(name: str) -> bool:
-    """Return whether a folder of Hugging Face's does not describe its preprocessing.
-
-    So it is where only the model was stored.
-    """
-    return Path(name).is_dir() and not any(
-        Path(name, file).exists() for file in (PROCESSOR, "processor_config.json")
-    )
-
-
-def run_processor(processor: Any, image: Image) -> Tensor:
-    """Return what an image processor of Hugging Face's makes of an image: (C, H, W)."""
-    return torch.as_tensor(processor(image, return_tensors="pt")["pixel_values"][0])
-
-
-def run_huggingface(model: Any, state: StateDict, images: Tensor) -> Tensor:
-    """Return the output of a model of Hugging Face's that is wanted of ours, with weights `state`.
-
-    That is the head's, if it is kept; else the pooler's, or that of the last norm.
-    """
-    if "head.weight" in state:
-        return model(images).logits
-    outputs = getattr(model, "vit", model)(images)
-    pooled = outputs.pooler_output if "pre_logits.0.weight" in state else None
-    return outputs.last_hidden_state[:, 0] if pooled is None else pooled
+        known = ", ".join(MLP_LAYERS)
+        raise ValueError(f"{name} has {act} in its MLPs, but ours are {known}")
+    return kind
 
 
 def load_google(path: Path) -> Pretrained:
@@ -488,85 +405,6 @@ LIBRARIES = {
 }
 
 
-def assemble(
-    name: str,
-    state: StateDict,
-    num_heads: int | None,
-    preprocess: Preprocess,
-    class_names: Sequence[str],
-    **fields: Any,
-) -> Pretrained:
-    """Make a model whose config follows from its weights' shapes.
-
-    name     : of the weights, for messages
-    num_heads: None for the paper's
-    fields   : of the config, what no shape has
-    """
-    require_keys(state, "patch_embed.proj.weight", "blocks.0.mlp.fc1.bias")
-    D, numbers = state["patch_embed.proj.weight"].shape
-    if not num_heads:
-        num_heads = {size["embed_dim"]: size["num_heads"] for size in SIZES.values()}.get(D)
-    if num_heads is None:
-        raise ValueError(
-            f"weights of width {D} do not show the number of heads: "
-            "give num_heads, load_pretrained(PATH, num_heads=N) or train --set num_heads=N, "
-            "or the folder, if a config.json is beside the file"
-        )
-    pre_logits, hidden = state.get("pre_logits.0.weight"), len(state["blocks.0.mlp.fc1.bias"])
-    ratio = hidden / D
-    if int(D * ratio) != hidden:  # 120 / 88 is too small
-        ratio = math.nextafter(ratio, math.inf)
-    if len(state.get("head.bias", ())) == 1:
-        state = drop_head(name, state, "a single number, and no classes")
-    classes = len(state.get("head.bias", ()))
-    config = ViTConfig(
-        image_size=preprocess.crop,
-        patch_size=math.isqrt(numbers // preprocess.in_chans),
-        in_chans=preprocess.in_chans,
-        num_classes=classes,
-        embed_dim=D,
-        depth=len({key.split(".")[1] for key in state if key.startswith("blocks.")}),
-        num_heads=num_heads,
-        mlp_ratio=ratio,
-        class_token="token_embed.cls_token" in state,
-        representation_size=None if pre_logits is None else len(pre_logits),
-        **fields,
-    )
-    model = build_model(config, state, preprocess)
-    names = list(class_names) or [f"class {number}" for number in range(classes)]
-    return Pretrained(model.eval(), preprocess, tuple(names if classes else ()))
-
-
-def check_same_size(name: str, image_size: Any, crop: tuple[int, ...]) -> None:
-    """Raise ValueError if images are prepared in another size than the model's."""
-    size = to_2tuple(tuple(image_size) if isinstance(image_size, list) else image_size)
-    if size != tuple(crop):
-        raise ValueError(
-            f"{name} has position embeddings for images of {size}, but prepares them as {crop}"
-        )
-
-
-def require_keys(state: StateDict, *keys: str) -> None:
-    """Raise ValueError if weights that determine the config are missing."""
-    missing = [key for key in keys if key not in state]
-    if missing:
-        raise ValueError(f"the file is incomplete: it has no {', '.join(missing)}")
-
-
-@contextmanager
-def refuse_code(name: str) -> Iterator[None]:
-    """Raise a ValueError with what is wanted, where transformers asks to run a model's code."""
-    try:
-        yield
-    except ValueError as error:
-        if "trust_remote_code" not in str(error):
-            raise
-        raise ValueError(
-            f"{name} contains code of its own (auto_map), which is not run: "
-            "wanted a ViT that transformers itself implements (model_type vit, ViTImageProcessor)"
-        ) from error
-
-
 @contextmanager
 def name_source(name: str | Path) -> Iterator[None]:
     """Raise errors about a file or folder as one line that names it."""
@@ -579,26 +417,3 @@ def name_source(name: str | Path) -> Iterator[None]:
             raise
         cause = "" if isinstance(error, ValueError) else f" {ODD}"
         raise ValueError(f"{shown(name)}{cause}: {one_line(error)}") from error
-
-
-def one_line(error: BaseException) -> str:
-    """Return what an error says, or at least its kind, in one line of at most 300 characters."""
-    return " ".join(str(error).split())[:300] or type(error).__name__
-
-
-@contextmanager
-def explain_download(source: str, place: str) -> Iterator[None]:
-    """Raise an OSError that says what else can be done if weights cannot be downloaded or read.
-
-    place: where a file can be put by hand; empty if it is there
-    """
-    try:
-        yield
-    except (OSError, RuntimeError, UnpicklingError) as error:  # RuntimeError: a wrong hash
-        message = f"could not get {source}: {type(error).__name__}: {one_line(error)}"
-        if place:
-            message += (
-                f"\nBy hand: put the file {place}. Without a network there are the models of "
-                "this series: load_pretrained('ours:...')."
-            )
-        raise OSError(message) from error

@@ -18,21 +18,29 @@ def parameters(config: ViTConfig) -> dict[str, int]:
     >>> sum(parameters(ViTConfig()).values())
     86567656
     """
-    D, L, T, K = config.embed_dim, config.depth, config.num_tokens, config.num_classes
+    D, L, K = config.embed_dim, config.depth, config.num_classes
     M, hidden = hidden_dim(config), config.representation_size  # of the MLP; of the head
+    layers = 3 if config.mlp_layer == "swiglu" else 2
+    mlp = layers * D * M + (layers - 1) * M + D
+    positions = math.prod(config.grid) + config.class_token if config.positions == "learned" else 0
+    norm = 2 * D if config.norm_layer == "layernorm" else D
+    scales = 2 * D if config.init_values is not None else 0  # LayerScale
+    pool = D + 4 * (D + 1) * D + 2 * D + mlp if config.pool == "map" else 0
     return {
         "projection": (config.in_chans * config.patch_size**2 + 1) * D,
-        "tokens": config.class_token * D + (T * D if config.positions == "learned" else 0),
+        "tokens": (config.num_prefix_tokens + positions) * D,
         "qkv": L * 3 * (D + 1) * D,
         "output": L * (D + 1) * D,
-        "MLP": L * (2 * D * M + M + D),
-        "norms": (2 * L + 1) * 2 * D,
-        "head": (hidden or D) * K + K + (hidden or 0) * (D + 1),
+        "MLP": L * mlp,
+        "norms": (2 * L + 1) * norm + L * (scales + 4 * config.head_dim * config.qk_norm),
+        "head": pool + (hidden or D) * K + K + (hidden or 0) * (D + 1),
     }
 
 
 def multiply_adds(config: ViTConfig) -> dict[str, int]:
     """Count the multiply-adds of one image in the forward pass, by component.
+
+    The query of attention pooling is left out: it is computed once for a batch.
 
     >>> round(sum(multiply_adds(ViTConfig()).values()) / 1e9, 2)
     17.56
@@ -40,14 +48,16 @@ def multiply_adds(config: ViTConfig) -> dict[str, int]:
     D, L, T, K = config.embed_dim, config.depth, config.num_tokens, config.num_classes
     hidden = config.representation_size  # of the head
     pooled = T if config.pool == "none" else 1  # tokens that the head is applied to
+    mlp = (3 if config.mlp_layer == "swiglu" else 2) * D * hidden_dim(config)
+    pool = (2 * T + 1) * D * D + 2 * T * D + mlp if config.pool == "map" else 0
     return {
         "projection": math.prod(config.grid) * config.in_chans * config.patch_size**2 * D,
         "qkv": L * T * D * 3 * D,
         "scores": L * T * T * D,
         "mixing": L * T * T * D,
         "output": L * T * D * D,
-        "MLP": L * T * 2 * D * hidden_dim(config),
-        "head": pooled * ((hidden or D) * K + (hidden or 0) * D),
+        "MLP": L * T * mlp,
+        "head": pool + pooled * ((hidden or D) * K + (hidden or 0) * D),
     }
 
 
@@ -78,15 +88,22 @@ def activations(config: ViTConfig, fused: bool = True) -> dict[str, int]:
 
     fused: attention that never stores its T x T weights. Plain attention (few tokens on a CPU) does
 
-    Dropout is left out.
+    Dropout and attention pooling are left out, and RMSNorm keeps more in some versions of torch.
     """
-    D, L, T = config.embed_dim, config.depth, config.num_tokens
+    D, L, T, h = config.embed_dim, config.depth, config.num_tokens, config.num_heads
+    heads = 4 * D + h * (1 if fused else T)
+    if config.qk_norm:
+        heads += 3 * D + 4 * h
+    elif config.positions == "rotary" and fused:
+        heads += 3 * D
+    hidden = (4 if config.mlp_layer == "swiglu" else 2) * hidden_dim(config)
+    scaled = 0 if config.init_values is None else D  # the input of LayerScale
     return {
         "projection": math.prod(config.grid) * config.in_chans * config.patch_size**2,
         "norms": (2 * L + 1) * T * (D + 2),
         "qkv": L * T * D,
-        "attention": L * T * (4 * D + config.num_heads * (1 if fused else T)),
-        "MLP": L * T * (D + 2 * hidden_dim(config)),
+        "attention": L * T * (heads + scaled),
+        "MLP": L * T * (D + hidden + scaled),
         "head": T * D if config.pool == "cls" else D,  # a view of one token keeps all of them
     }
 
