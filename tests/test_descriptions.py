@@ -187,7 +187,8 @@ def test_classes_without_names_are_told(tmp_path):
 
 ASSUMED = (
     "note: plain.pth has no description; assumed: mean 0.5, std 0.5, resized (bilinear) to "
-    "16 x 16, 3 heads, exact GELU, norms with eps 1e-06, one of 3 unnamed classes\n"
+    "16 x 16, 3 heads, exact GELU, norms with eps 1e-06, output from the class token, "
+    "one of 3 unnamed classes\n"
 )
 
 

@@ -554,3 +554,24 @@ def test_rows_are_drawn_only_of_sorted_labels():
 
     assert sample_rows(torch.tensor([0, 1, 0, 1]), 2).tolist() == [0, 1]
     assert sample_rows(torch.arange(3), None).tolist() == [0, 1, 2]
+
+
+def test_a_name_of_several_classes_is_refused(tmp_path):
+    """An answer of the second one counted as wrong"""
+    weights(tmp_path / "w.safetensors", "crane", "dog", "crane")
+    fill(tmp_path / "x" / "crane", 10)
+    fill(tmp_path / "x" / "dog", 10, first=10)
+    run = command("evaluate", "w.safetensors", "folder:x", cwd=tmp_path)
+    assert run.returncode == 1 and run.stderr.count("\n") == 1
+    assert "has several classes called crane, and it cannot be known which is meant" in run.stderr
+    shutil.rmtree(tmp_path / "x" / "crane")
+    run = command("evaluate", "w.safetensors", "folder:x", cwd=tmp_path)
+    assert run.returncode == 0, run.stderr
+
+
+def test_a_white_beside_a_data_set_of_its_own_is_refused(tmp_path):
+    weights(tmp_path / "w.safetensors", *"0123456789")
+    run = command("evaluate", "w.safetensors", "digits", "--white", "100", cwd=tmp_path)
+    assert run.returncode == 1 and "--white is an option for folder:PATH, not for digits" in (
+        run.stderr
+    )

@@ -368,6 +368,51 @@ def test_commands_say_what_is_left_out_of_a_file(tmp_path, monkeypatch, capsys, 
     assert "note: w.pth has averaged weights, state_dict_ema, which are read, and others" in out
 
 
+# What a file has beside the weights that are read, and what they are assumed to be
+
+
+def test_what_the_output_is_taken_from_is_said(tmp_path):
+    """A file of a model that averages its patches gave other outputs, without a word"""
+    torch.save(small_vit(embed_dim=192, num_heads=3, pool="avg").state_dict(), tmp_path / "w.pth")
+    with pytest.warns(UserWarning, match="output from the class token"):
+        load_pretrained(tmp_path / "w.pth")
+    torch.save(
+        small_vit(embed_dim=192, num_heads=3, pool="avg", class_token=False).state_dict(),
+        tmp_path / "w.pth",
+    )
+    with pytest.warns(UserWarning, match="output from the mean of the patches"):
+        load_pretrained(tmp_path / "w.pth")
+
+
+@pytest.mark.parametrize(
+    ("beside", "named"),
+    [
+        ({"net": small_vit(depth=2).state_dict()}, "net"),
+        ({"student": small_vit().state_dict()}, "student"),
+        ({"head.weight": torch.ones(5, 64), "epoch": torch.tensor(3)}, "head.weight"),
+    ],
+)
+def test_weights_beside_those_that_are_read_are_named(tmp_path, beside, named):
+    """One of two models was taken, and nothing said of the other"""
+    model = small_vit()
+    torch.save({"model": model.state_dict(), **beside}, tmp_path / "w.pth")
+    says = rf"has weights, model, which are read, and others, {named}, which are not"
+    with pytest.warns(UserWarning, match=says):
+        loaded = load_pretrained(tmp_path / "w.pth", num_heads=4)
+    images = torch.randn(2, 3, 16, 16)
+    assert torch.equal(loaded.model(images), model(images))
+
+
+@pytest.mark.parametrize("ending", ["pth", "safetensors"])
+def test_quantized_weights_are_refused(tmp_path, ending):
+    """Bytes from -128 to 127 were taken for weights"""
+    state = {k: (w * 50).round().to(torch.int8) for k, w in small_vit().state_dict().items()}
+    path = tmp_path / f"w.{ending}"
+    save_file(state, path) if ending == "safetensors" else torch.save(state, path)
+    with pytest.raises(ValueError, match=r"has quantized weights, .* of torch.int8, which are not"):
+        load_pretrained(path, num_heads=4)
+
+
 # What a message says
 
 

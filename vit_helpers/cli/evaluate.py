@@ -50,6 +50,8 @@ def run(args: Namespace) -> int:
     names = pretrained.class_names
     if not names:
         raise ValueError(f"{args.weights} has no classification head, so it cannot predict classes")
+    if args.white and not args.data.startswith("folder:"):
+        raise ValueError(f"--white is an option for folder:PATH, not for {args.data}")
     outputs = check_outputs(args, len(names))
     use_threads(pretrained.model, batch_size=64)
     with print_warnings(), predict_in(args.precision, pretrained.model):

@@ -25,7 +25,7 @@ from vit_helpers.data.images import (
     open_picture,
 )
 from vit_helpers.data.listing import find_files, list_classes
-from vit_helpers.data.reading import map_files
+from vit_helpers.data.reading import is_said, map_files
 from vit_helpers.pretrained.calibration import Familiarity
 from vit_helpers.pretrained.descriptions import are_unknown
 from vit_helpers.pretrained.files import Pretrained
@@ -55,6 +55,7 @@ def white_of(pretrained: Pretrained, files: Sequence[Path], given: float | None)
         warnings.simplefilter("ignore")  # PIL's, about images that it can read all the same
         results = list(map_files(measure_grays, files, "looking"))
     ranges = [result for result in results if isinstance(result, GrayRange)]
+    is_said(given, given if ranges else None)
     white = given or pretrained.preprocess.white
     if white is None:
         return choose_white(ranges) if ranges else None
@@ -263,8 +264,17 @@ def run_on_data_set(
 
 
 def check_classes(name: str, classes: Iterable[str], known: Sequence[str]) -> None:
-    """Raise ValueError if there are classes that the model of this name does not know."""
-    if unknown := set(classes) - set(known):
+    """Raise ValueError if there are classes that the model of this name does not know.
+
+    And if it has several of the same name, as of a crane that flies and one that lifts.
+    """
+    classes = set(classes)
+    if twice := sorted(own for own in classes if known.count(own) > 1):
+        raise ValueError(
+            f"{name} has several classes called {', '.join(map(shown, twice))}, and it cannot be "
+            "known which is meant: leave out the folder, or give its classes different names"
+        )
+    if unknown := classes - set(known):
         if are_unknown(known):
             raise ValueError(
                 f"{name} does not say what its {len(known):,} classes are: "

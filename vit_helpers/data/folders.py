@@ -23,6 +23,7 @@ from vit_helpers.data.reading import (
     Listing,
     check_grays,
     count_files,
+    is_said,
     make_splits,
     read_pixels,
 )
@@ -84,7 +85,7 @@ def folder(
         for splits in (("train", "validation"), ("test",))
     )
     data = Data.from_splits(as_text(path.name), train, validation, test, class_names)
-    if white is None:
+    if not is_said(white, reading.white):
         check_grays(pixels)
     return replace(data, seen=seen, tested=tested, white=reading.white)
 
@@ -196,6 +197,8 @@ def draw_splits(files: Files, present: Collection[str], how: str) -> Files:
     how    : "hash" or "exact", see `folder`
     """
     missing = [split for split in ("test", "validation") if split not in present]
+    if how == "exact" and not missing:
+        warnings.warn(f"{EXACT} has no effect: each split has a folder", stacklevel=3)
     drawn = {**files, "train": list[ImageFile]()}
     exact = draw_exactly(files["train"], missing) if how == "exact" else {}
     for file in files["train"]:

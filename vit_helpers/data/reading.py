@@ -203,6 +203,21 @@ def read_pixels(
     return reading, pixels
 
 
+def is_said(white: float | None, used: float | None) -> bool:
+    """Return whether white is said, and not found; warn if it is said in vain.
+
+    used: what was read as white; None if there was no need.  255 is what white is in 8 bits
+    """
+    if white is None or used is not None or white == 255:
+        return white is not None
+    warnings.warn(
+        f"white is said to be {white:g}, but has no effect: no image has gray values of more "
+        "than 8 bits",
+        stacklevel=3,
+    )
+    return False
+
+
 def check_grays(images: Iterable[Pixels]) -> None:
     """Raise ValueError if all images together have fewer than 16 gray values.
 

@@ -44,6 +44,7 @@ HARMLESS = (
 )
 
 
+QUANTIZED = (torch.int8, torch.uint8, torch.qint8, torch.quint8)
 MAX_TOKENS = 2**16  # of an image, as a file may ask for
 MAX_RATIO = 4  # memory of the tensors in a file, times its size
 MAX_RESIZE = 8  # times the side of the crop: what a file may ask for
@@ -264,7 +265,8 @@ def read_state(path: Path) -> dict[str, Tensor]:
     """Read the tensors of a file by name, as float32, wherever they are inside it.
 
     Names come without the prefix of a wrapper. A warning says what is left out.
-    raises: ValueError if reading them would run code, or there are none; FileNotFoundError
+    raises: ValueError if reading them would run code, if there are none, or if they are quantized;
+            FileNotFoundError
     """
     if not path.is_file():
         raise FileNotFoundError(f"no weights at {shown(path.absolute())}")
@@ -297,7 +299,18 @@ def read_state(path: Path) -> dict[str, Tensor]:
             f"{shown(path)}: left out are {len(left_out)} tensors beside the model: {names}",
             stacklevel=2,
         )
+    check_not_quantized(path, state)
     return {key: value.float() for key, value in state.items()}
+
+
+def check_not_quantized(path: Path, state: Mapping[str, Tensor]) -> None:
+    """Raise ValueError if matrices are bytes, which mean nothing without their scale."""
+    for name, weight in state.items():
+        if weight.ndim > 1 and weight.dtype in QUANTIZED:
+            raise ValueError(
+                f"{path} has quantized weights, {shown(name)} of {weight.dtype}, which are not "
+                "read: save the model as it was before (float32, float16 or bfloat16)"
+            )
 
 
 def check_memory(path: Path, claimed: int) -> None:
@@ -337,7 +350,8 @@ def load_content(path: Path) -> Any:
 def find_state(content: Any, path: Path) -> dict[str, Tensor]:
     """Take a state dict out of the dicts around it; it is empty if there is none.
 
-    Of averaged and plain weights the averaged are taken, as by timm, and a warning says so.
+    Of averaged and plain weights the averaged are taken, as by timm, and a warning says so, as it
+    names whatever else is there.
 
     >>> list(find_state({"epoch": 3, "state_dict": {"cls_token": torch.zeros(1)}}, Path("a.pth")))
     ['cls_token']
@@ -349,10 +363,12 @@ def find_state(content: Any, path: Path) -> dict[str, Tensor]:
     if not inside:
         return {plain_name(str(name)): w for name, w in content.items() if isinstance(w, Tensor)}
     name, *others = inside
-    if name in AVERAGED and others:
+    others += [str(key) for key, w in content.items() if isinstance(w, Tensor) and w.ndim]
+    if others:
+        kind = "averaged weights" if name in AVERAGED else "weights"
         warnings.warn(
-            f"{shown(path)} has averaged weights, {name}, which are read, and others, "
-            f"{', '.join(others)}, which are not",
+            f"{shown(path)} has {kind}, {name}, which are read, and others, "
+            f"{', '.join(map(shown, others[:5]))}, which are not",
             stacklevel=2,
         )
     return inside[name]
