@@ -21,7 +21,7 @@ TABLE = [  # words, exit status, what is printed: to stdout of 0, to stderr of o
     ([*RUN, "--set", "depth=1", "--set", "lr=1e-3"], OK,
      r"8 x 8 pixels, gray\naugmentation affine \(images are not"),
     ([*RUN, "--set", "optimizer=muon"], OK,
-     r"muon, learning rate 0\.003, cosine, 1 epochs, batches of 64"),
+     r"muon, learning rate 0\.003, cosine, 1 epoch, batches of 64"),
     ([*RUN, "--set", "network=cnn", "--set", "width=4"], OK,
      r"digits: .*; CNN, [\d,]+ parameters(.|\n)*only in the checkpoint, because"),
     ([*RUN, "--set", "norm=last"], OK,
