@@ -155,7 +155,8 @@ def count_unknown(names: Sequence[str]) -> int:
 def add_key_biases(state_dict: StateDict) -> dict[str, Tensor]:
     """Give keys the bias 0, and all of q, k and v, where a model has none.
 
-    A bias of keys adds the same to all scores of a query, which no attention weight shows.
+    Of keys that are not rotated, a bias adds the same to all scores of a query, which no attention
+    weight shows; of rotated ones it would show.
     """
     added = dict(state_dict)
     for key, weight in state_dict.items():
