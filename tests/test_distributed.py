@@ -154,7 +154,7 @@ def test_the_first_process_alone_prints(runs, way):
     _, said = runs
     lines = said[way, 0].out.splitlines()
     assert len(lines) == len(set(lines)) == len(said["one", 0].out.splitlines())
-    assert "2 processes of 1 threads" in lines[0]
+    assert "2 processes of 1 thread" in lines[0]
     assert said[way, 1].out == said[way, 1].err == ""
 
 

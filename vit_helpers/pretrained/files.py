@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple, Self
+from zipfile import is_zipfile
 
 import torch
 from PIL.Image import Image
@@ -337,7 +338,7 @@ def load_content(path: Path) -> Any:
                 f"{path} contains pickled objects, which could run code: save only the "
                 f"state_dict(). One is {shown(code[1])}. {way_out}"
             ) from error
-        if "Unsupported operand" in str(error):
+        if "Unsupported operand" in str(error) and is_zipfile(path):  # as torch.save writes
             raise ValueError(
                 f"{path} was saved with another pickle protocol than torch's own, 2, which cannot "
                 f"be read without running code. {way_out}"
