@@ -30,6 +30,7 @@ from torch import nn
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 from vit_helpers.cli import main
+from vit_helpers.cli.scores import score_classes
 from vit_helpers.data import load
 from vit_helpers.distributed import (
     ShardedBatches,
@@ -39,6 +40,7 @@ from vit_helpers.distributed import (
     is_main_process,
     rank,
     shard,
+    shard_batches,
     world_size,
 )
 from vit_helpers.training import fit, set_seed
@@ -63,6 +65,11 @@ def train(*words):
 def train_digits(out, *words):
     """The training that several processes and one must finish with the same model"""
     return train("--epochs", 3, "--batch-size", BATCH, "--out", out, *words)
+
+
+def tune_part(tune, out):
+    """Two epochs of the head or LoRA of a model that was trained before"""
+    return train_digits(out, "--weights", "two", "--tune", tune, "--epochs", 2)
 
 
 def train_stream():
@@ -157,6 +164,21 @@ def train_with_muon():
     return 0
 
 
+def find_mistakes():
+    """The worst mistakes of a model that has learned nothing, in memory and in shards."""
+    set_seed(0)
+    model = ViT(ViTConfig.from_name("mini/4", image_size=8, in_chans=1, num_classes=10))
+    nn.init.normal_(model.head.weight, std=0.1)  # zeros would answer the same to all images
+    for name in ("digits", "shards:digits"):
+        data = load(name)
+        batches = shard_batches(data.batches("test", 119))  # 360 images: the last batch has 3
+        _, counts, (images, answers) = score_classes(model, batches)
+        if is_main_process():
+            kind = name.partition(":")[0]
+            torch.save([counts, images, *answers], f"mistakes of {kind} by {world_size()}.pt")
+    return 0
+
+
 def restarted(times):
     """As if torchrun had started its processes again this often, in a launch of its own"""
     return {"TORCHELASTIC_RUN_ID": "another", "TORCHELASTIC_RESTART_COUNT": str(times)}
@@ -177,6 +199,9 @@ CASES = {  # processes: name: what to run, and what to set in the environment
         ),
         "muon": (train_with_muon, {}),
         "stream": (train_stream, {}),
+        "head": (lambda: tune_part("head", "head"), {}),
+        "lora": (lambda: tune_part("lora", "lora"), {}),
+        "mistakes": (find_mistakes, {}),
     },
     3: {"three": (lambda: resume("sharded", "three", "--shard"), {})},
 }

@@ -11,15 +11,19 @@ from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import psutil
 import pytest
 import torch
+from PIL import Image
 
 from vit_helpers._files import hold
 from vit_helpers.ablation import Table, read_runs, run_table, summarize, unpack
-from vit_helpers.ablation.rows import COLUMNS
+from vit_helpers.ablation.rows import COLUMNS, pack
+from vit_helpers.ablation.runs import DIGEST, data_digest, load_settings
 from vit_helpers.cli import main
+from vit_helpers.data.registry import SOURCES
 from vit_helpers.results import RESULTS, read_results
 from vit_helpers.training.presets import RunSettings
 
@@ -170,7 +174,8 @@ def test_a_row_says_all_settings_and_not_those_alone_that_differ_from_defaults(t
     """Where a default changes later, its rows would be taken for others"""
     runs = run_table(Table(seeds=1, baseline=SMALL.baseline), tmp_path / "rows.csv", lambda _: None)
     settings = json.loads(runs["settings"].iloc[0])
-    assert settings.keys() == RunSettings().to_dict().keys() - {"seed"} | SMALL.baseline.keys()
+    names = RunSettings().to_dict().keys() - {"seed"} | SMALL.baseline.keys()
+    assert settings.keys() == names | {DIGEST}
 
 
 def test_other_settings_or_another_file_are_not_mixed_in(tmp_path):
@@ -220,6 +225,10 @@ def test_a_summary_compares_seed_by_seed():
         ({"baseline": {"epoch": 1}}, "baseline: unknown setting epoch"),
         ({"changes": {"x": 3}}, "x: expected settings"),
         ({"changes": {"baseline": {}}}, "call the change something else"),
+        ({"changes": {"x": {"rank": 3}}}, "x: rank has no effect: only the updates of tune=lora"),
+        ({"changes": {"x": {"tune": "head"}}}, "x: tune has no effect: there are no weights"),
+        ({"changes": {"x": {"seed": 3}}}, "x: seed has no effect: every .* with 3 seeds"),
+        ({"changes": {"x": {"tta": True}}}, "x: tta has no effect on validation: add test = true"),
         ({"seeds": 0}, "seeds must be at least 1, got 0"),
         ({"seeds": True}, "seeds must be a whole number, got True"),
     ],
@@ -227,6 +236,24 @@ def test_a_summary_compares_seed_by_seed():
 def test_tables_that_make_no_sense(words, says):
     with pytest.raises((ValueError, TypeError), match=says):
         Table(**words)
+
+
+def test_equal_differences_of_two_seeds_have_no_error(tmp_path, capsys, monkeypatch):
+    rights = {"baseline": [[1, 0, 1, 1], [1, 1, 0, 1]], "up": [[1, 1, 1, 1], [1, 1, 1, 1]]}
+    rights["same"] = rights["baseline"]
+    row = {"parameters": 1, "multiply_adds": 1, "seconds": 1.0}
+    rows = [
+        {"change": name, "seed": seed, "accuracy": sum(own) / 4, "right": pack(own), **row}
+        for name, both in rights.items()
+        for seed, own in enumerate(both)
+    ]
+    monkeypatch.setattr("vit_helpers.cli.ablate.run_table", lambda *words: pd.DataFrame(rows))
+    (tmp_path / "t.toml").write_text(TOML)
+    assert main(["ablate", str(tmp_path / "t.toml")]) == 0
+    lines = {line.split()[0]: line.split() for line in capsys.readouterr().out.splitlines() if line}
+    error = lines["runs"].index("error") + 1
+    assert lines["up"][error - 1] == "+0.2500" and lines["up"][error] == "NaN"
+    assert lines["same"][error] == "0.0000"  # no image is answered otherwise
 
 
 def test_the_command_runs_a_declared_table(tmp_path, capsys):
@@ -345,3 +372,63 @@ def test_a_table_that_makes_no_sense_is_one_line_with_its_file(
         and err.count("\n") == 1
         and ("data '5'" in says or (out or "small.toml") in err)
     )
+
+
+# The data of a table
+
+
+def draw(folder, seed=0, count=24, highest=4095):
+    """Gray images of two classes"""
+    rng = np.random.default_rng(seed)
+    for number in range(count):
+        path = folder / "ab"[number % 2] / f"{number}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(rng.integers(0, highest, (8, 8), dtype=np.uint16)).save(path)
+    return f"folder:{folder}"
+
+
+TINY = {"epochs": 1, "image_size": 8, "embed_dim": 16, "depth": 1, "num_heads": 2}
+EXACT = {**TINY, "split": "exact", "white": 4095}
+
+
+@pytest.mark.parametrize(
+    "change", [{"white": 65535}, {"split": "hash"}, {"image_size": 16}], ids=str
+)
+def test_every_setting_of_the_data_loads_it_anew(tmp_path, change):
+    """White did not, so that the difference was 0"""
+    rng = np.random.default_rng(0)
+    folder = Path(draw(tmp_path / "x", count=60).partition(":")[2])
+    bright = rng.integers(0, 4095, (8, 8), dtype=np.uint16)
+    Image.fromarray(bright).save(folder / "a" / "bright.png")
+    settings = RunSettings.from_dict({"data": f"folder:{folder}", "model": "mini/4", **EXACT})
+    before, after = (load_settings(one) for one in (settings, settings.replace(**change)))
+    assert data_digest(before) != data_digest(after)
+    assert {"white", "split", "image_size"} == {*SOURCES["folder"].options} & {*EXACT}
+
+
+def relabel(folder):
+    """The counts stay, and the splits, which are drawn by the bytes of each image"""
+    for name, other in (("0.png", "1.png"), ("2.png", "3.png"), ("4.png", "5.png")):
+        (folder / "a" / name).rename(folder / "b" / f"moved{name}")
+        (folder / "b" / other).rename(folder / "a" / f"moved{other}")
+
+
+def test_runs_of_other_images_or_labels_are_not_compared(tmp_path):
+    """The baseline of the old labels was compared with a change that saw the new ones"""
+    data, path = draw(tmp_path / "x", count=60), tmp_path / "rows.csv"
+    baseline = {**EXACT, "split": "hash"}
+    table = Table(data=data, model="mini/4", seeds=1, baseline=baseline)
+    run_table(table, path, lambda line: None)
+    more = replace(table, changes={"flip": {"augment": "flip"}})
+    relabel(tmp_path / "x")
+    kept = path.read_bytes()
+    with pytest.raises(ValueError, match=r"holds baseline, seed 0, of other images or labels than"):
+        run_table(more, path, lambda line: None)
+    assert path.read_bytes() == kept
+    assert len(run_table(table, path, lambda line: None)) == 1  # nothing is added to it
+    rows = pd.read_csv(path)
+    before_digests = [{**json.loads(text)} for text in rows["settings"]]
+    for settings in before_digests:
+        del settings[DIGEST]
+    rows.assign(settings=list(map(json.dumps, before_digests))).to_csv(path, index=False)
+    assert len(run_table(more, path, lambda line: None)) == 2  # of an older version: unknown

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from vit_helpers.data.augment import (
+    augment_photos,
     crop,
     cutmix,
     mixup,
@@ -15,7 +16,7 @@ from vit_helpers.data.augment import (
 )
 
 B, C, H, W, K = 64, 3, 10, 14, 5
-ALL = [random_affine, random_crop, random_erase, random_flip]
+ALL = [augment_photos, random_affine, random_crop, random_erase, random_flip]
 
 
 @pytest.fixture

@@ -9,7 +9,13 @@ import torch
 
 from vit_helpers import ViT, ViTConfig
 from vit_helpers.training import Epoch, Recipe, Score, fit
-from vit_helpers.training.best import EarlyStopping, HistoryFile, KeepBest, best_epoch
+from vit_helpers.training.best import (
+    EarlyStopping,
+    HistoryFile,
+    KeepWeights,
+    best_epoch,
+    kept_epoch,
+)
 from vit_helpers.training.checkpoints import Checkpoint
 
 BATCHES = [(torch.rand(6, 1, 8, 8), torch.arange(6) % 3)]
@@ -34,13 +40,20 @@ def test_the_best_epoch_has_the_highest_accuracy_and_of_equals_the_lowest_loss()
         best_epoch([])
 
 
-def test_the_weights_of_the_best_epoch_are_kept():
+def test_a_run_keeps_its_last_weights_and_with_patience_its_best():
+    history = [row(1, 0.9, 0.1), row(2, 0.7, 0.2), row(3, 0.8, 0.3)]
+    assert kept_epoch(history, None) == 3 and kept_epoch(history, 5) == 1
+
+
+@pytest.mark.parametrize("patience", [None, 9])
+def test_the_weights_of_that_epoch_are_kept(patience):
     kept, learner = {}, model()
-    keep = KeepBest(
-        lambda weights, row: kept.update({row.number: {k: w.clone() for k, w in weights.items()}})
+    keep = KeepWeights(
+        lambda weights, row: kept.update({row.number: {k: w.clone() for k, w in weights.items()}}),
+        patience,
     )
     history = fit(learner, BATCHES, BATCHES, Recipe(epochs=4, lr=0.05), callbacks=[keep])
-    assert max(kept) == best_epoch(history)
+    assert max(kept) == kept_epoch(history, patience)
     again = model()
     alone = fit(again, BATCHES, BATCHES, Recipe(epochs=4, lr=0.05), callbacks=[])
     assert [replace(a, images_per_second=0) for a in alone] == [

@@ -21,15 +21,17 @@ TABLE = [  # words, exit status, what is printed: to stdout of 0, to stderr of o
     ([*RUN, "--set", "depth=1", "--set", "lr=1e-3"], OK,
      r"8 x 8 pixels, gray\naugmentation affine \(images are not"),
     ([*RUN, "--set", "optimizer=muon"], OK,
-     r"muon, learning rate 0\.003, cosine, 1 epochs, batches of 64"),
+     r"muon, learning rate 0\.003, cosine, 1 epoch, batches of 64"),
     ([*RUN, "--set", "network=cnn", "--set", "width=4"], OK,
      r"digits: .*; CNN, [\d,]+ parameters(.|\n)*only in the checkpoint, because"),
     ([*RUN, "--set", "norm=last"], OK,
      r"weights: +only in the checkpoint, because predict reads only ViTs with pre-norm blocks"),
     ([*RUN, "--set", "mix=mixup", "--set", "tta=true"], OK,
-     r"affine, mixup(.|\n)*360 images and their mirror images, with"),
+     r"affine, mixup(.|\n)*360 images, each averaged with its mirror image, with"),
     ([*RUN, "--set", "images=64", "--patience", "1"], OK,
      r"digits: 64 training images(.|\n)*weights of epoch 1; 95% interval 0\.\d+ to 0\.\d+"),
+    ([*RUN, "--set", "images=64"], OK,
+     r"\naccuracy of each class \(and its images\): 0: \d\.\d\d \(38\), 1: \d\.\d\d \(31\), "),
     (["train", "--out", "new", "--lr", "1e-20", "--set", "images=64", "--patience", "2"], OK,
      r"stopped early after epoch \d+: no better epoch in the last 2"),
     ([*RUN, "--augment", "flip_crop"], OK,
@@ -80,7 +82,7 @@ TABLE = [  # words, exit status, what is printed: to stdout of 0, to stderr of o
     # predict
     (["predict", "photos/red/0.png", "--weights", "old"], OK,
      r" *[\d.]+%  (red|blue)\n *[\d.]+%  (red|blue)\nattention: 0-att"),
-    (["predict", "photos/red/0.png", "--weights", "old/last.safetensors", "--top", "1"], OK,
+    (["predict", "photos/red/0.png", "--weights", "old/weights.safetensors", "--top", "1"], OK,
      r" *[\d.]+%  \w+\nattention"),
     (["predict", "photos", "--weights", "old", "--csv", "a/b.csv"], OK,
      r"( *[\d.]+%  \w+  photos/.*png\n){40}predictions: a/b\.csv"),
@@ -120,8 +122,8 @@ TABLE = [  # words, exit status, what is printed: to stdout of 0, to stderr of o
     (["ablate", "tuned.toml"], WRONG,
      "baseline: a table trains from scratch, without the weights ours:seven"),
     (["ablate", "broken.toml"], WRONG,
-     r"bad\.png is damaged, .*; remove it, or leave it out with skip_broken "
-     r"\(train and shards: --skip-broken\)$"),
+     r"bad\.png is damaged, .*; remove it, or leave it out with --skip-broken "
+     r"of train and shards \(in Python: skip_broken=True\)$"),
     (["ablate", "small.toml"], OK,
      r"baseline +1 +\d\.\d+ +NaN +\+0\.0000 +NaN (.|\n)*rows: small\.csv"),
 ]  # fmt: skip
@@ -188,6 +190,7 @@ def test_what_each_command_says(place, tmp_path, monkeypatch, words, status, say
     # these take longest, and are tested where the run in old/ is made
     monkeypatch.setattr("vit_helpers.cli.train.draw_results", lambda *data: None)
     monkeypatch.setattr("vit_helpers.cli.evaluate.draw_counts", lambda *data: None)
+    monkeypatch.setattr("vit_helpers.cli.evaluate.draw_mistakes", lambda *data: None)
     for path in place.iterdir():
         (tmp_path / path.name).symlink_to(path)
     done = command(*words, cwd=tmp_path)
@@ -213,12 +216,13 @@ def test_what_a_run_keeps(place):
     names = {
         "checkpoint.pt",
         "weights.safetensors",
-        "last.safetensors",
         "history.csv",
         "curves.png",
         "confusion.png",
+        "classes.csv",
     }
-    assert names <= {path.name for path in (place / "old").iterdir()}
+    kept = {path.name for path in (place / "old").iterdir()}
+    assert names <= kept and "last.safetensors" not in kept
     assert len(pd.read_csv(place / "old" / "history.csv")) == 2
 
 
@@ -237,8 +241,34 @@ def test_fine_tuning_is_suggested_where_few_images_gave_a_poor_model(capsys):
     ):
         print_end(Path("run folder"), data, settings, accuracy)
         out = capsys.readouterr().out
-        assert ("add --weights torchvision:vit_b_16" in out) == said
+        assert ("add --weights torchvision:vit_b_16 --tune head" in out) == said
         assert "predict PICTURE --weights 'run folder'" in out
+
+
+@pytest.mark.parametrize(
+    ("tune", "images", "width", "said"),
+    [
+        ("full", 300, 8000, True),
+        ("lora", 300, 8000, True),
+        ("head", 300, 8000, False),
+        ("full", 1200, 8000, False),
+        ("full", 300, 800, False),
+        (None, 300, 8000, False),
+    ],
+)
+def test_the_head_alone_is_suggested_for_few_images_and_a_large_model(
+    capsys, tune, images, width, said
+):
+    from torch import nn
+
+    from vit_helpers import load
+    from vit_helpers.cli.outputs import print_start
+
+    changes = {"weights": "any", "tune": tune} if tune else {}
+    settings = RunSettings.from_dict({"images": images, **changes})
+    model = nn.Linear(width, width, device="meta")
+    print_start(load("digits"), model, settings, "cpu")
+    assert ("try --tune head first" in capsys.readouterr().out) == said
 
 
 def test_every_setting_can_be_given_and_is_named_in_the_help(capsys):

@@ -146,10 +146,11 @@ def test_runs_started_at_once_have_a_folder_each(tmp_path):
         assert {path.name for path in (tmp_path / folder).iterdir()} == {
             "checkpoint.pt",
             "weights.safetensors",
-            "last.safetensors",
             "history.csv",
             "curves.png",
             "confusion.png",
+            "mistakes.png",
+            "classes.csv",
         }
 
 
@@ -220,7 +221,7 @@ def test_resume_keeps_its_options(trained):
         (["--device", "meta"], 1, "no device 'meta' on this machine"),
         (["--epochs", "1e3"], 2, "invalid positive_int value: '1e3'"),
         (["--out", "file"], 1, "file"),
-        (["--resume", "nowhere"], 1, "no checkpoint at nowhere"),
+        (["--resume", "nowhere"], 1, "no checkpoint at {here}/nowhere/checkpoint.pt"),
         (["--resume", "a", "--out", "b"], 1, "leave out --out"),
         (["--lr", "1e30", "--epochs", "1"], 1, "the loss is nan at step"),
     ],
@@ -229,7 +230,7 @@ def test_bad_options_are_named(tmp_path, monkeypatch, capsys, words, status, say
     monkeypatch.chdir(tmp_path)
     Path("file").write_text("in the way")
     assert main_status("train", *words) == status
-    assert says in capsys.readouterr().err
+    assert says.format(here=tmp_path) in capsys.readouterr().err
     # no folder is left of a run that kept nothing
     assert {path.name for path in Path().rglob("*")} <= {"file", "runs"}
 
@@ -384,7 +385,7 @@ def test_localization_stores_and_prints_its_rows(pretrained, tmp_path, monkeypat
     assert "{'inside': " not in capsys.readouterr().out
     assert Path("kept/localization.csv").read_text(encoding="utf-8") == stored
     assert run_tool(localization, ["nobody.safetensors"]) == 1
-    assert "error: no weights at nobody.safetensors" in capsys.readouterr().err
+    assert f"error: no weights at {Path.cwd() / 'nobody.safetensors'}" in capsys.readouterr().err
 
 
 def test_transfer_chooses_a_rate_for_each_way_and_continues(
@@ -475,7 +476,7 @@ def test_predict_classifies_a_picture_and_draws_its_attention(
         assert drawn.size == (1100, 400)
     monkeypatch.chdir(tmp_path)
     for picture, files, says in (
-        ("nobody.png", weights, "no picture at nobody.png"),
+        ("nobody.png", weights, f"no picture at {tmp_path / 'nobody.png'}"),
         (weights, weights, "is damaged, or not an image"),
         ("mine.png", "vit_b_16", "unknown weights 'vit_b_16'"),
         (
@@ -486,3 +487,24 @@ def test_predict_classifies_a_picture_and_draws_its_attention(
     ):
         assert main_status("predict", str(picture), "--weights", str(files)) == 1
         assert says in capsys.readouterr().err
+
+
+STOP = """
+import runpy
+import sys
+
+
+class Stop:
+    def find_spec(self, name, *rest):
+        if name == "vit_helpers.cli":
+            raise KeyboardInterrupt
+
+
+sys.meta_path.insert(0, Stop())
+runpy.run_module("vit_helpers", run_name="__main__")
+"""
+
+
+def test_ctrl_c_before_a_command_has_begun_is_one_word():
+    done = subprocess.run([sys.executable, "-c", STOP], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "\nstopped\n")

@@ -187,7 +187,8 @@ def test_classes_without_names_are_told(tmp_path):
 
 ASSUMED = (
     "note: plain.pth has no description; assumed: mean 0.5, std 0.5, resized (bilinear) to "
-    "16 x 16, 3 heads, exact GELU, norms with eps 1e-06, one of 3 unnamed classes\n"
+    "16 x 16, 3 heads, exact GELU, norms with eps 1e-06, output from the class token, "
+    "one of 3 unnamed classes\n"
 )
 
 
@@ -209,3 +210,14 @@ def test_every_command_says_what_it_assumes_of_a_file(tmp_path):
 def test_a_model_without_a_head_needs_no_names(tmp_path):
     store(tmp_path, ViTModel, processor={})
     assert load_pretrained(tmp_path).class_names == ()
+
+
+def test_transformers_is_silent_about_a_folder(tmp_path, capfd):
+    from transformers.utils import logging
+
+    store(tmp_path, processor={}, kind=ViTModel)
+    before = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    capfd.readouterr()
+    load_pretrained(tmp_path)
+    assert capfd.readouterr() == ("", "")
+    assert (logging.get_verbosity(), logging.is_progress_bar_enabled()) == before

@@ -271,6 +271,15 @@ def test_nothing_is_asked_that_is_known(symptom, changes):
     assert "Fine-tuning" not in short.advice and len(short.advice) < len(full.advice)
 
 
+def test_beside_healthy_a_class_with_nearly_all_images_is_named():
+    """144 images beside 6: healthy, with an accuracy of 1"""
+    for share, noted in ((0.96, True), (0.5, False), (0.0, False)):  # 0: unknown
+        row = GOOD | {"val_accuracy": 1.0, "val_images": 23, "val_largest_class": share}
+        symptom, advice = diagnose([row])
+        assert symptom == "healthy"
+        assert ("But 96% of the validation images are of one class" in advice) == noted
+
+
 def test_what_a_recipe_tells_is_known():
     assert known_of(Recipe()) == {"l2", "warm-up"}
     coupled = {"optimizer": "adam_l2", "token_lr_mult": 1.0}
@@ -280,7 +289,7 @@ def test_what_a_recipe_tells_is_known():
 def test_every_piece_of_advice_is_a_question_or_has_no_period():
     for entries in ADVICE.values():
         names = {name for name, text in entries["advice"]}
-        assert names <= {"", "l2", "warm-up", "code", "weights", "labels", "risen"}
+        assert names <= {"", "l2", "warm-up", "code", "weights", "labels", "risen", "even"}
         texts = [entries["seen"], *(text for _, text in entries["advice"])]
         assert not any(text.endswith(".") for text in texts)
 

@@ -20,11 +20,13 @@ import torch
 from ranks import (
     BATCH,
     CASES,
+    find_mistakes,
     resume,
     train,
     train_digits,
     train_stream,
     train_with_muon,
+    tune_part,
 )
 
 from vit_helpers import distributed
@@ -137,12 +139,26 @@ def test_several_processes_end_where_one_does(runs, way):
     assert largest_difference(folder / "one", folder / way) < 1e-6
 
 
+@pytest.mark.parametrize("tune", ["head", "lora"])
+def test_several_processes_tune_a_part_as_one_does(runs, tune):
+    """The head alone is trained on features, of which each process computes its share"""
+    folder, said = runs
+    assert [said[tune, rank].status for rank in range(2)] == [0, 0], said[tune, 0].err
+    one = alone(tune_part, tune, f"{tune} alone", cwd=folder)
+    assert epochs(said[tune, 0].out) == like(epochs(one.out)) and len(epochs(one.out)) == 2
+    assert largest_difference(folder / tune, folder / f"{tune} alone") < 1e-5
+
+
 @pytest.mark.parametrize("way", ["two", "sharded"])
 def test_the_first_process_alone_prints(runs, way):
     _, said = runs
-    lines = said[way, 0].out.splitlines()
-    assert len(lines) == len(set(lines)) == len(said["one", 0].out.splitlines())
-    assert "2 processes of 1 threads" in lines[0]
+
+    def lines_of(name):  # how long it will take is only said by a run that lasts a second
+        return [line for line in said[name, 0].out.splitlines() if not line.startswith("expected")]
+
+    lines = lines_of(way)
+    assert len(lines) == len(set(lines)) == len(lines_of("one"))
+    assert "2 processes of 1 thread" in lines[0]
     assert said[way, 1].out == said[way, 1].err == ""
 
 
@@ -250,7 +266,7 @@ def test_a_first_checkpoint_cut_short_is_none(tmp_path):
     (tmp_path / "run" / "checkpoint.pt.part").write_bytes(b"half")
     assert find_checkpoint(tmp_path / "run") is None
     status, _, err = alone(train, "--resume", "run", cwd=tmp_path)
-    assert status == 1 and "no checkpoint at run" in err
+    assert status == 1 and f"no checkpoint at {tmp_path / 'run'}" in err
 
 
 def test_muon_works_on_weights_shared_out(runs):
@@ -260,6 +276,17 @@ def test_muon_works_on_weights_shared_out(runs):
     assert alone(train_with_muon, cwd=folder).status == 0
     one, two = (torch.load(folder / f"muon{processes}.pt") for processes in (1, 2))
     assert max((one[name] - two[name]).abs().max() for name in one if "qkv.bias" not in name) < 1e-3
+
+
+def test_several_processes_find_the_mistakes_that_one_does(runs):
+    """Each finds those among its own images, some of them none"""
+    folder, said = runs
+    assert [said["mistakes", rank].status for rank in range(2)] == [0, 0], said["mistakes", 0].err
+    assert alone(find_mistakes, cwd=folder).status == 0
+    for kind in ("digits", "shards"):
+        one, two = (torch.load(folder / f"mistakes of {kind} by {count}.pt") for count in (1, 2))
+        assert len(one[1]) == 12 and one[0].sum() == 360
+        torch.testing.assert_close(two, one)
 
 
 def test_a_run_that_may_start_again_needs_a_folder(runs):

@@ -366,3 +366,83 @@ def test_commands_say_what_is_left_out_of_a_file(tmp_path, monkeypatch, capsys, 
     out = capsys.readouterr().out
     assert "note: w.pth: left out are 2 tensors beside the model: criterion.weight, n_ave" in out
     assert "note: w.pth has averaged weights, state_dict_ema, which are read, and others" in out
+
+
+# What a file has beside the weights that are read, and what they are assumed to be
+
+
+def test_what_the_output_is_taken_from_is_said(tmp_path):
+    """A file of a model that averages its patches gave other outputs, without a word"""
+    torch.save(small_vit(embed_dim=192, num_heads=3, pool="avg").state_dict(), tmp_path / "w.pth")
+    with pytest.warns(UserWarning, match="output from the class token"):
+        load_pretrained(tmp_path / "w.pth")
+    torch.save(
+        small_vit(embed_dim=192, num_heads=3, pool="avg", class_token=False).state_dict(),
+        tmp_path / "w.pth",
+    )
+    with pytest.warns(UserWarning, match="output from the mean of the patches"):
+        load_pretrained(tmp_path / "w.pth")
+
+
+@pytest.mark.parametrize(
+    ("beside", "named"),
+    [
+        ({"net": small_vit(depth=2).state_dict()}, "net"),
+        ({"student": small_vit().state_dict()}, "student"),
+        ({"head.weight": torch.ones(5, 64), "epoch": torch.tensor(3)}, "head.weight"),
+    ],
+)
+def test_weights_beside_those_that_are_read_are_named(tmp_path, beside, named):
+    """One of two models was taken, and nothing said of the other"""
+    model = small_vit()
+    torch.save({"model": model.state_dict(), **beside}, tmp_path / "w.pth")
+    says = rf"has weights, model, which are read, and others, {named}, which are not"
+    with pytest.warns(UserWarning, match=says):
+        loaded = load_pretrained(tmp_path / "w.pth", num_heads=4)
+    images = torch.randn(2, 3, 16, 16)
+    assert torch.equal(loaded.model(images), model(images))
+
+
+@pytest.mark.parametrize("ending", ["pth", "safetensors"])
+def test_quantized_weights_are_refused(tmp_path, ending):
+    """Bytes from -128 to 127 were taken for weights"""
+    state = {k: (w * 50).round().to(torch.int8) for k, w in small_vit().state_dict().items()}
+    path = tmp_path / f"w.{ending}"
+    save_file(state, path) if ending == "safetensors" else torch.save(state, path)
+    with pytest.raises(ValueError, match=r"has quantized weights, .* of torch.int8, which are not"):
+        load_pretrained(path, num_heads=4)
+
+
+# What a message says
+
+
+def test_another_pickle_protocol_is_named_with_a_way_out(tmp_path, recwarn):
+    torch.save(small_vit().state_dict(), path := tmp_path / "w.pth", pickle_protocol=4)
+    with pytest.raises(ValueError, match=r"w\.pth .*another pickle protocol.*weights_only=False"):
+        load_pretrained(path)
+    assert not recwarn.list
+
+
+def test_a_layout_that_hardly_fits_is_nobodys(tmp_path):
+    own = {"cls_token": torch.zeros(1, 1, 8), "pos_embedding": torch.zeros(1, 5, 8)}
+    own |= {f"transformer.layers.0.{i}.norm.weight": torch.zeros(8) for i in range(3)}
+    torch.save(own, path := tmp_path / "w.pth")  # as vit-pytorch's
+    with pytest.raises(ValueError, match=r"names of no known layout, .*: pos_embedding"):
+        load_pretrained(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("vit_l_32", r"\(did you mean torchvision:vit_l_32\?\)"),
+        ("deit_tiny_patch16_224.fb_in1k", r"\(did you mean timm:deit_tiny_patch16_224.fb_in1k\?\)"),
+        ("google/vit-base-patch16-224", r"\(did you mean huggingface:google/vit-base-patch16-22"),
+        ("photos", r"\(did you mean ours:photos\?\)"),
+        ("runs/mine", r"\(there is no /\S+/runs/mine\)"),
+        ("nobody", "^(?!.*(did you mean|there is no))"),
+    ],
+)
+def test_what_may_be_meant_by_unknown_weights_is_said(name, says):
+    with pytest.raises(ValueError, match=says) as error:
+        load_pretrained(name)
+    assert str(error.value).startswith(f"unknown weights '{name}'")

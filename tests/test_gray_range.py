@@ -2,11 +2,12 @@
 
 import shutil
 import struct
+import zlib
 
 import numpy as np
 import pytest
 import torch
-from PIL import Image
+from PIL import Image, TiffImagePlugin
 from test_commands import command
 
 from vit_helpers.data import load
@@ -57,7 +58,7 @@ def test_12_bits_in_16_are_asked_about_by_every_command(tmp_path, words):
     assert run.returncode == 1 and run.stderr.count("\n") == 1
     assert (
         "with more than 8 bits: 60, brightest: " in run.stderr
-        and "perhaps 4095, with white=N" in run.stderr
+        and "perhaps 4095, with --white N" in run.stderr
     )
     assert command(*words, "--white", "4095", cwd=tmp_path).returncode == 0
 
@@ -201,3 +202,98 @@ def test_the_cache_keeps_no_image_whose_white_depends_on_others(tmp_path, monkey
     Image.fromarray(texture(3, True, 255).astype(np.float32)).save(path / "striped" / "bright.tif")
     cached, plain = (load(f"folder:{path}", **options, cache=cache) for cache in (True, False))
     assert cached.white == 255 and torch.equal(cached.train.pixels, plain.train.pixels)
+
+
+# Colors of 16 bits, of which Pillow reads the upper 8; and TIFFs in which 0 is white
+
+
+def chunk(kind, content):
+    return (
+        struct.pack(">I", len(content))
+        + kind
+        + content
+        + struct.pack(">I", zlib.crc32(kind + content))
+    )
+
+
+def save_png_16(path, values, color_type=2):
+    """values: (H, W, bands) from 0 to 65535, which Pillow itself does not write"""
+    height, width, _ = values.shape
+    rows = b"".join(b"\0" + row.astype(">u2").tobytes() for row in values)
+    header = struct.pack(">IIBBBBB", width, height, 16, color_type, 0, 0, 0)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(
+        b"\x89PNG\r\n\x1a\n"
+        + chunk(b"IHDR", header)
+        + chunk(b"IDAT", zlib.compress(rows))
+        + chunk(b"IEND", b"")
+    )
+
+
+def draw_colors(folder, highest, count=8, bands=3, color_type=2):
+    rng = np.random.default_rng(0)
+    for number in range(count):
+        values = rng.integers(0, highest + 1, (8, 8, bands))
+        values[0, 0], values[0, 1] = 0, highest
+        values[..., 3:] = 65535  # opaque
+        save_png_16(folder / "ab"[number % 2] / f"{number}.png", values, color_type)
+    return f"folder:{folder}"
+
+
+OPTIONS = {"image_size": 8, "split": "exact"}
+
+
+@pytest.mark.parametrize(("bands", "color_type"), [(3, 2), (4, 6)])
+@pytest.mark.parametrize("highest", [255, 1023, 4095])
+def test_colors_of_few_bits_in_16_are_asked_about(tmp_path, highest, bands, color_type):
+    """Those of 12 bits became 16 levels, almost black, without a word"""
+    data = draw_colors(tmp_path / "x", highest, bands=bands, color_type=color_type)
+    with pytest.raises(ValueError, match="fewer than 16 grays are left if white is 65535"):
+        load(data, **OPTIONS)
+    with pytest.raises(ValueError, match="fewer than 16 grays are left"):
+        write_shards_of_folder(tmp_path / "x", tmp_path / "y", 8, split="exact")
+    with pytest.raises(ValueError, match=r"a.0.png: .* fewer than 16 grays are left"):
+        open_picture(tmp_path / "x" / "a" / "0.png")
+    run = command("predict", "x", "--weights", "ours:photos", cwd=tmp_path)
+    assert run.returncode == 1 and "fewer than 16 grays" in run.stderr
+    with pytest.raises(ValueError, match="but it is 4095: save the image with 8 bits"):
+        load(data, **OPTIONS, white=4095)  # it had no effect
+    if highest > 255:  # of which nothing is left
+        assert load(data, **OPTIONS, white=65535).train.pixels.max() == highest // 256
+
+
+def test_colors_of_16_bits_are_read_as_before(tmp_path):
+    data = load(draw_colors(tmp_path / "x", 65535), **OPTIONS)
+    assert data.white == 65535 and data.train.pixels.max() == 255
+    dark = np.full((8, 8, 3), 500)  # beside bright ones
+    save_png_16(tmp_path / "x" / "a" / "dark.png", dark)
+    assert load(f"folder:{tmp_path / 'x'}", **OPTIONS).white == 65535
+
+
+@pytest.mark.parametrize(("kind", "highest"), [(np.uint16, 65535), (np.float32, 1.0)])
+def test_a_tiff_in_which_0_is_white_is_inverted(tmp_path, kind, highest):
+    """Pillow does that for 8 bits alone"""
+    ramp = (np.linspace(0, 1, 256).reshape(16, 16) * highest).astype(kind)
+    tags = TiffImagePlugin.ImageFileDirectory_v2()
+    tags[262] = 0
+    Image.fromarray(ramp).save(tmp_path / "plain.tif")
+    Image.fromarray((highest - ramp).astype(kind)).save(tmp_path / "inverted.tif", tiffinfo=tags)
+    plain, inverted = (
+        np.array(open_picture(tmp_path / f"{name}.tif"), int) for name in ("plain", "inverted")
+    )
+    assert plain.max() == 255 and abs(plain - inverted).max() <= 1
+
+
+def test_a_white_that_is_said_in_vain_is_noticed(tmp_path):
+    """It also took the question about few grays away"""
+    rng = np.random.default_rng(0)
+    for number in range(8):
+        path = tmp_path / "x" / "ab"[number % 2] / f"{number}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(rng.integers(0, 15, (8, 8), dtype=np.uint8)).save(path)
+    vain = "white is said to be 4095, but has no effect"
+    with pytest.warns(UserWarning, match=vain), pytest.raises(ValueError, match="fewer than 16"):
+        load(f"folder:{tmp_path / 'x'}", **OPTIONS, white=4095)
+    words = ["predict", "x", "--weights", "ours:photos"]
+    assert vain in command(*words, "--white", "4095", cwd=tmp_path).stdout
+    assert "white" not in command(*words, cwd=tmp_path).stdout

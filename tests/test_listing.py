@@ -2,6 +2,7 @@
 
 import os
 import warnings
+from itertools import product
 
 import numpy as np
 import pytest
@@ -150,3 +151,13 @@ def test_what_is_there_instead_of_images_is_said(pets, tmp_path):
         list_classes(pets)
     done = command("predict", "pets/cow", "--weights", "ours:photos", cwd=tmp_path)
     assert "no images in pets/cow, but 1 .heic; image files end with .jpg" in done.stderr
+
+
+def test_a_way_to_divide_what_is_divided_is_noticed(tmp_path):
+    """It had no effect, without a word"""
+    for number, (split, name) in enumerate(product(("train", "val", "test"), ("cat", "dog"))):
+        draw(tmp_path / split / name / "0.png", number)
+    data = f"folder:{tmp_path}"
+    with pytest.warns(UserWarning, match="exact.* has no effect: each split has a folder"):
+        assert len(load(data, image_size=8, split="exact").train) == 2
+    assert len(load(data, image_size=8).train) == 2  # the default

@@ -107,6 +107,10 @@ def test_a_mirrored_test_answers_the_mean_of_both_looks():
     [
         ({"learning_rate": 1}, "unknown setting learning_rate, known: .*lr"),
         ({"depht": 4}, r"unknown setting depht \(did you mean 'depth'\?\), known: "),
+        *(
+            ({name: 1}, f"unknown setting {name}, known: ")  # more than a misspelling
+            for name in ("class_weights", "drop_path", "layer_decay", "accumulation_steps")
+        ),
         ({"norm": "middle"}, "unknown norm 'middle', known: first, last"),
         ({"augment": "blur"}, "unknown augment 'blur', known: affine, crop, flip"),
         ({"mix": "fmix"}, "unknown mix"),
@@ -248,3 +252,37 @@ def test_weights_determine_the_width_that_heads_divide():
         ]
         == 5
     )
+
+
+IDLE = [
+    ({}, {"width": 99}, "width has no effect: the width of a ViT is embed_dim"),
+    ({}, {"rank": 3}, "rank"),
+    ({"network": "cnn"}, {"depth": 3}, "depth has no effect: a CNN has only a width"),
+    ({"network": "cnn"}, {"norm": "last"}, "norm has no effect"),
+    ({"network": "cnn"}, {"token_lr_mult": 1.0}, "token_lr_mult has no effect"),
+    ({"network": "cnn"}, {"patch": 4}, "patch has no effect"),
+    ({"weights": "ours:seven"}, {"rank": 3}, "rank has no effect: only the updates of tune=lora"),
+    ({"weights": "ours:seven", "tune": "head"}, {"token_lr_mult": 2.0}, "head trains no tokens"),
+]
+
+
+@pytest.mark.parametrize(("settings", "change", "says"), IDLE)
+def test_a_setting_that_changes_nothing_is_named(settings, change, says):
+    with pytest.raises(ValueError, match=says):
+        preset("digits", **settings, **change)
+    if "weights" not in settings:
+        with pytest.raises(ValueError, match=f"x: {says}"):
+            Table(baseline=settings, changes={"x": change})
+    if "patch" not in change:
+        with pytest.raises(ValueError, match="has no effect"):
+            preset("digits", **settings).replace(**change)
+
+
+def test_a_setting_that_changes_something_is_taken():
+    weights = {"weights": "ours:seven"}
+    assert preset("digits", **weights, tune="lora", rank=3).rank == 3
+    assert preset("digits", **weights, token_lr_mult=2.0).recipe.token_lr_mult == 2
+    wide = {"network": "cnn", "width": 9}
+    assert preset("digits", **wide).width == 9
+    table = Table(baseline=wide, changes={"ViT": {"network": "vit"}, "wider": {"width": 12}})
+    assert [settings.width for _, _, settings in table.runs()][:3] == [9, 9, 12]

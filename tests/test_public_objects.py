@@ -18,6 +18,7 @@ from torch.optim.lr_scheduler import LambdaLR
 
 import vit_helpers
 from vit_helpers import ViT, ViTConfig, load
+from vit_helpers.cli.mistakes import Answers, Mistakes
 from vit_helpers.encoder import Block
 from vit_helpers.plots import style
 from vit_helpers.training import Recipe
@@ -86,6 +87,7 @@ def live_curves(cls):
 
 
 SCORE, EVIDENCE = Score(0.5, 0.9, 10, 0.2, 0.3), Evidence(3, True, 32, 17, 0.1, 0.2)
+ANSWERS = Answers(torch.tensor([0, 1]), torch.tensor([1, 0]), torch.tensor([0.9, 0.8]))
 # (class, an empty folder) -> an instance whose every field differs from its default where it can
 MAKE = {
     "PhotoFeatures": lambda cls, path: cls(
@@ -138,11 +140,18 @@ MAKE = {
     "TrainingSums": lambda cls, _: cls(),
     "Callback": lambda cls, _: cls(),
     "Report": lambda cls, _: cls(print),
-    "KeepBest": lambda cls, _: cls(print),
+    "KeepWeights": lambda cls, _: cls(print, 3),
     "EarlyStopping": lambda cls, _: cls(3),
     "HistoryFile": lambda cls, _: cls("history.csv"),
+    "Forecast": lambda cls, folder: cls(folder, load("digits"), 9, True, True),
     "WriteError": lambda cls, _: cls("no space left"),
     "Checkpoint": lambda cls, _: cls("a.pt", True, {"x": 1}),
+    "PartCheckpoint": lambda cls, _: cls("a.pt", True, {"x": 1}),
+    "Head": lambda cls, _: cls(ViT(CONFIG)),
+    "Features": lambda cls, _: cls([(torch.rand(2, 1, 8, 8), torch.tensor([0, 1]))], 8, True),
+    "CachedFeatures": lambda cls, _: cls(
+        ViT(CONFIG), load("digits"), CLASSES["RunSettings"](), [], "cpu", 2
+    ),
     "ImagesAsTargets": lambda cls, _: cls([(torch.rand(2, 1, 8, 8), torch.tensor([0, 1]))]),
     "Score": lambda cls, _: SCORE,
     "Diagnosis": lambda cls, _: cls("overfitting", "more data"),
@@ -161,6 +170,12 @@ MAKE = {
         *torch.rand(3, 1, 4, 4), [torch.rand(2, 5, 5)], torch.rand(5, 3), torch.rand(2)
     ),
     "Finding": lambda cls, _: cls("ok", "Python 3.11"),
+    "Outputs": lambda cls, _: cls(Path("a.png"), Path("a-mistakes.png"), None, Path("a.csv")),
+    "Answers": lambda cls, _: ANSWERS,
+    "Mistakes": lambda cls, _: cls(torch.rand(2, 1, 8, 8), ANSWERS),
+    "Tested": lambda cls, _: cls(
+        ANSWERS, ["test 0", "test 1"], Mistakes(torch.rand(2, 1, 8, 8), ANSWERS), "images", {}
+    ),
     "Ignored": lambda cls, _: cls(1, "any"),
     "Familiarity": lambda cls, _: cls(torch.rand(3, 4), torch.rand(4, 4), 2.5),
     "Reading": lambda cls, _: cls(

@@ -21,12 +21,20 @@ from PIL import Image
 from safetensors.torch import save_file
 
 from vit_helpers.cli import main
-from vit_helpers.cli.run_folder import check_same_data, claim, data_fingerprint, kept_settings
+from vit_helpers.cli.fitting import check_kept
+from vit_helpers.cli.run_folder import (
+    check_same_data,
+    claim,
+    data_fingerprint,
+    kept_settings,
+    run_name,
+)
 from vit_helpers.data import Split, load
 from vit_helpers.data.shards import write_shards
 from vit_helpers.pretrained import load_weights, save_weights
-from vit_helpers.training import set_seed
+from vit_helpers.training import Epoch, Score, set_seed
 from vit_helpers.training.checkpoints import load_checkpoint
+from vit_helpers.training.measurements import UNKNOWN
 from vit_helpers.training.presets import RunSettings, given_settings
 
 pytestmark = pytest.mark.usefixtures("no_figures")
@@ -104,8 +112,22 @@ def test_a_checkpoint_may_be_given_in_place_of_its_folder(tmp_path):
     assert run("train", "--epochs", 1, "--size", "mini", "--out", tmp_path / "run")[0] == 0
     status, out, err = run("train", "--resume", tmp_path / "run" / "checkpoint.pt")
     assert status == 0 and "test accuracy" in out, err
-    status, _, err = run("train", "--resume", tmp_path / "run" / "checkpoint.pt.previous")
-    assert status == 1 and "no checkpoint at" in err
+    status, _, err = run("train", "--resume", tmp_path / "run" / "weights.safetensors")
+    assert status == 1 and err == (
+        f"error: --resume takes the folder of a run, or its checkpoint.pt, but "
+        f"{tmp_path / 'run' / 'weights.safetensors'} is another file: give {tmp_path / 'run'}\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("data", "name"),
+    [("digits", "digits"), ("folder:a/photos", "photos"), ("folder:a/photos/", "photos"),
+     ("shards:..", "above"), ("folder:.", "here"), ("a/b", "b"), ("folder:", "folder")],
+)  # fmt: skip
+def test_a_run_is_called_by_its_data(tmp_path, monkeypatch, data, name):
+    (tmp_path / "above" / "here").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "above" / "here")
+    assert run_name(data) == name
 
 
 def test_a_seed_that_is_too_large_is_named(tmp_path):
@@ -153,9 +175,9 @@ def change_pixel():
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        (rename_class, "classes ants, bees -> bees, zants"),
+        (rename_class, ": classes ants, bees -> bees, zants. A resumed"),
         (add_picture, " images "),
-        (change_pixel, "pixels or labels of train "),
+        (change_pixel, " images "),  # which decide in which split they are
         (lambda: None, None),
     ],
 )
@@ -170,6 +192,7 @@ def test_a_run_goes_on_with_the_same_data_alone(pictures, tmp_path, monkeypatch,
             and says in err
         )
         assert not out and err.count("\n") == 1
+        assert not re.search("[0-9a-f]{16}|mean", err)  # neither digests nor what follows from them
     else:
         assert status == 0 and "epoch   3" in out
 
@@ -182,7 +205,10 @@ def test_other_classes_and_another_mean_are_named():
     other = fingerprint | {"classes": "9, 8"}
     with pytest.raises(ValueError, match=r"the data have changed .*classes 9, 8 -> 0, 1"):
         check_same_data(about | {"data": other}, fingerprint, data)
-    with pytest.raises(ValueError, match="mean"):
+    rolled = replace(data, test=Split(data.test.images, data.test.labels.roll(1)))
+    with pytest.raises(ValueError, match=r"made: pixels or labels of test\. A resumed"):
+        check_same_data(about, data_fingerprint(rolled), rolled)
+    with pytest.raises(ValueError, match=r"made: mean 0\.\d{5} -> 0\.\d{5}\. A"):
         check_same_data(about | {"mean": (data.mean[0] + 1e-3,)}, fingerprint, data)
 
 
@@ -236,7 +262,7 @@ def test_a_fine_tuned_run_goes_on_with_the_same_weights_alone(tuned, tmp_path, m
         shutil.rmtree("src")
     status, out, err = run("train", "--resume", "ft")
     says = {
-        "other weights": "the weights to fine-tune have changed",
+        "other weights": "the weights to fine-tune have changed since .* made: those of src. A",
         "other mean": "the data have changed .*: mean ",
     }
     says |= {
@@ -252,7 +278,7 @@ def test_a_fine_tuned_run_goes_on_with_the_same_weights_alone(tuned, tmp_path, m
 @pytest.mark.parametrize(
     "what", ["missing", "damaged", "of another run", "of another kind", "same"]
 )
-def test_a_best_file_that_is_not_the_runs_is_said_and_not_overwritten(
+def test_weights_that_are_not_the_runs_are_said_and_not_overwritten(
     tuned, tmp_path, monkeypatch, what
 ):
     monkeypatch.chdir(shutil.copytree(tuned, tmp_path / "copy"))
@@ -270,9 +296,7 @@ def test_a_best_file_that_is_not_the_runs_is_said_and_not_overwritten(
     before = best.read_bytes() if best.exists() else None
     status, out, err = run("train", "--resume", "ft")
     if what == "missing":
-        assert status == 0 and re.search(
-            "^note: ft/weights.safetensors with the weights of epoch 1 is missing", out
-        )
+        assert status == 0 and "note" not in out and best.exists()  # the last are written anyway
     elif what == "same":
         assert status == 0 and "note" not in out
     else:
@@ -284,6 +308,13 @@ def test_a_best_file_that_is_not_the_runs_is_said_and_not_overwritten(
         )
         best.rename("elsewhere")
         assert run("train", "--resume", "ft")[0] == 0
+
+
+def test_with_patience_missing_weights_of_the_best_epoch_are_said(tmp_path):
+    history = [Epoch(n, UNKNOWN, Score(1.0, accuracy)) for n, accuracy in ((1, 0.9), (2, 0.8))]
+    path = tmp_path / "weights.safetensors"
+    assert "the weights of epoch 1 is missing" in check_kept(path, history, patience=3)
+    assert check_kept(path, history, patience=None) == ""
 
 
 def test_a_folder_whose_run_kept_nothing_can_be_used_again(tmp_path, monkeypatch):
@@ -436,3 +467,35 @@ def test_a_training_whose_reader_leaves_says_how_to_go_on(tmp_path):
         torch.load(tmp_path / "run" / "checkpoint.pt", weights_only=True)["history"][-1]["epoch"]
         == 2
     )
+
+
+@posix
+@pytest.mark.parametrize(
+    ("words", "file"),
+    [
+        (["predict", "photos", "--weights", "ours:photos", "--csv", "p.csv"], "p.csv"),
+        (["predict", "photos", "--weights", "ours:photos", "--csv", "full"], "full"),
+        (["shards", "digits", "shards"], "shards"),
+        (["live", "--out", "page.html"], "page.html"),
+    ],
+)
+def test_a_result_that_does_not_fit_on_the_disk_is_named(tmp_path, monkeypatch, words, file):
+    import resource
+    import signal
+
+    monkeypatch.chdir(tmp_path)
+    Path("full").symlink_to("/dev/full")
+    Path("photos").mkdir()
+    for number in range(40):  # whose table is larger than the limit
+        Image.new("RGB", (8, 8)).save(f"photos/{number}.png")
+    before = sorted(Path().iterdir())
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, limits[1]))
+    try:
+        status, _, err = run(*words)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert status == 1, err
+    assert re.fullmatch(rf"error: could not write {file}: [A-Z][ a-z]+\n", err), err
+    assert sorted(Path().iterdir()) == before

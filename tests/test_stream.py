@@ -268,7 +268,7 @@ def test_the_command_reads_a_folder_picture_by_picture(pets, tmp_path, monkeypat
     [
         (["mnist", "new"], "unknown data 'mnist', known: digits"),
         (["digits", "full"], "full already exists and is not empty"),
-        (["folder:nowhere", "new"], "no folder at nowhere"),
+        (["folder:nowhere", "new"], "no folder at {here}/nowhere"),
         (["digits", "new", "--image-size", "8"], "digits has no option image_size"),
         (["shards:nowhere", "new"], "no index.json in nowhere"),
         (["shards:full", "new"], "shards:full is already written as shards"),
@@ -278,7 +278,7 @@ def test_the_command_names_what_is_wrong(words, says, digits, tmp_path, monkeypa
     write_shards(digits, tmp_path / "full")
     monkeypatch.chdir(tmp_path)
     assert main(["shards", *words]) == 1
-    assert f"error: {says}" in capsys.readouterr().err
+    assert f"error: {says.format(here=tmp_path)}" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["full"]
 
 

@@ -22,8 +22,8 @@ def test_rules_choose_by_validation_and_are_scored_on_new_images():
         "best accuracy": 0.50,
         "best beyond one error": 0.60,  # two images of a hundred are within an error
         "lowest loss": 0.55,
-        "EMA over 1 epochs": 0.58,
-        "EMA over 3 epochs": 0.57,
+        "average over 1 epoch": 0.58,
+        "average over 3 epochs": 0.57,
     }
     many = keeping.choose(ROW | {"validation_images": 10_000})
     assert many["best beyond one error"] == 0.50

@@ -502,3 +502,14 @@ def test_onnx_gives_equal_outputs(tmp_path, model):
     for n in (2, 4):
         (logits,) = session.run(None, {session.get_inputs()[0].name: images[:n].numpy()})
         assert np.allclose(logits, model(images[:n]).detach(), atol=1e-5)
+
+
+def test_equal_weights_are_equal_files(tmp_path, model):
+    notes = {name: name for name in ("z", "seen", "epoch", "tta", "\u00fc", "a")}
+    files = [tmp_path / f"{number}.safetensors" for number in range(5)]
+    for file in files:
+        save_weights(file, model, GREY, ("a", "\u732b", "\U0001f408"), notes)
+    assert len({file.read_bytes() for file in files}) == 1
+    assert read_notes(files[0]).items() >= notes.items()
+    assert load_weights(files[0]).class_names == ("a", "\u732b", "\U0001f408")
+    assert load_file(files[0]).keys() == model.state_dict().keys()

@@ -2,9 +2,14 @@
 
 import sys
 
-from vit_helpers.cli import main
-from vit_helpers.cli.threads import start_with_one_thread
-
 if __name__ == "__main__":
-    start_with_one_thread()
-    sys.exit(main())
+    try:
+        from vit_helpers.cli import main
+        from vit_helpers.cli.threads import start_with_one_thread
+
+        start_with_one_thread()
+        status = main()
+    except KeyboardInterrupt:  # before a command has begun
+        print("\nstopped", file=sys.stderr)
+        status = 130
+    sys.exit(status)

@@ -1,5 +1,6 @@
 """Files: written whole or not at all, sealed by a checksum, locked; and their names in messages."""
 
+import errno
 import hashlib
 import io
 import json
@@ -19,6 +20,10 @@ SEAL = hashlib.sha256().digest_size
 
 # with what a cell begins that spreadsheets compute, and a text that looks like one of `to_cell`
 FORMULA = tuple("=+-@\t\r\n＝＋－＠'")
+
+
+# the numbers of errors about a disk, a share of it or a file that cannot grow
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class WriteError(OSError):
@@ -87,7 +92,7 @@ def make_parent(path: Path) -> None:
 def new_folder(folder: Path) -> Iterator[Path]:
     """Give a path beside a folder to write to, which becomes the folder at the end.
 
-    raises: FileExistsError if the folder is not empty
+    raises: FileExistsError if the folder is not empty, `WriteError` when the disk is full
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise FileExistsError(
@@ -97,7 +102,12 @@ def new_folder(folder: Path) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent) as temporary:
         new = Path(temporary) / folder.name  # the one above is closed to all but its owner
         new.mkdir()
-        yield new
+        try:
+            yield new
+        except OSError as error:
+            if error.errno not in FULL:
+                raise
+            raise WriteError(f"could not write {shown(folder)}: {error_cause(error)}") from error
         if os.name == "nt" and folder.is_dir():  # which there does not make way, though empty
             folder.rmdir()
         try:
@@ -126,10 +136,8 @@ def write_aside(path: Path, *leftovers: Path) -> Iterator[Path]:
             raise KeyboardInterrupt from error
         if not isinstance(error, OSError | RuntimeError):  # as when a disk is full, or gone
             raise
-        previous = "of which there is no previous version"
-        if path.exists():
-            previous = "whose previous version is unchanged"
-        raise WriteError(f"could not write {path}, {previous}: {error_cause(error)}") from error
+        previous = ", whose previous version is unchanged" if path.exists() else ""
+        raise WriteError(f"could not write {path}{previous}: {error_cause(error)}") from error
 
 
 def error_cause(error: BaseException) -> str:

@@ -1,58 +1,35 @@
 """Measure which weights of a training to keep: the last, those of an epoch, or a moving average.
 
-Every training of keeping.toml has the settings that `train` would have for such images. After each
-epoch, and for two moving averages of the weights (EMA) at the end, it is evaluated on its own small
-validation split and on new images, which decide nothing. A rule then chooses by the validation
-split alone, and `effect` is the accuracy on the new images minus that of the last weights. Finished
-trainings are kept in a CSV file, and the same command goes on where it stopped.
+Every training of folder_runs.toml has the settings that `train` would have for such images. After
+each epoch, and for two moving averages of the weights (EMA) at the end, it is evaluated on its own
+small validation split and on new images, which decide nothing. A rule then chooses by the
+validation split alone, and `effect` is the accuracy on the new images minus that of the last
+weights. Finished trainings are kept in a CSV file, and the same command goes on where it stopped.
 """
 
-import tomllib
 from argparse import ArgumentParser, Namespace
-from collections.abc import Callable
-from dataclasses import replace
 from datetime import date
 from functools import partial
-from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import torch
 from torch import nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from tools import main
+from tools.experiments.folder_runs import CASES, add_cases, prepare
 from tools.experiments.measuring import add_out, find_or_measure, markdown_table
-from vit_helpers.cli.fine_tuning import adapt, load_data_for, load_start, scale_lr
-from vit_helpers.data import Data
-from vit_helpers.data.splits import Batches, subset
+from vit_helpers.data.splits import Batches
+from vit_helpers.results.keeping import HORIZONS, choose
 from vit_helpers.scaling.timing import processor
-from vit_helpers.training import evaluate, fit, set_seed
+from vit_helpers.training import evaluate, fit
 from vit_helpers.training.callbacks import Callback, Run
-from vit_helpers.training.presets import (
-    RunSettings,
-    load_data,
-    make_batches,
-    make_network,
-    preset,
-    with_tta,
-)
-
-CASES: dict[str, dict[str, Any]] = tomllib.loads(
-    Path(__file__).with_suffix(".toml").read_text(encoding="utf-8")
-)
-NEW = 1000  # images that no rule sees
-HORIZONS = (1, 3)  # epochs that a moving average reaches back
+from vit_helpers.training.presets import RunSettings, make_batches, with_tta
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("--cases", nargs="+", choices=CASES, default=list(CASES), help="which")
-    parser.add_argument(
-        "--photos",
-        default="cifar10",
-        help="cifar10, to be downloaded, or folder:PATH (default: cifar10)",
-    )
+    add_cases(parser, list(CASES))
     add_out(parser, "keeping.csv", seeds=5)
 
 
@@ -67,15 +44,8 @@ def run(args: Namespace) -> None:
 
 def train_once(photos: str, case: str, seed: int) -> dict[str, Any]:
     """One training: accuracies after each epoch in validation and on new images, and the losses."""
-    settings, data = settings_and_data(CASES[case], photos, seed)
+    settings, data, model = prepare(CASES[case], photos, seed)
     batches = make_batches(data, settings)
-    set_seed(seed)
-    if settings.weights:
-        start = load_start(settings)
-        model = adapt(start, data, settings)
-        settings = scale_lr(settings, start.model.config.embed_dim)
-    else:
-        model = make_network(data, settings)
     validation, new = (data.batches(split, 500) for split in ("validation", "test"))
     watch = Watch(new, settings, steps=len(batches))
     history = fit(model, batches, validation, settings.recipe, callbacks=[watch])
@@ -98,32 +68,6 @@ def train_once(photos: str, case: str, seed: int) -> dict[str, Any]:
         "machine": f"{processor()}, 1 thread, torch {torch.__version__}",
         "date": date.today().isoformat(),
     }
-
-
-def settings_and_data(case: dict[str, Any], photos: str, seed: int) -> tuple[RunSettings, Data]:
-    """What `train` would do with the images of a case, which a seed draws for it."""
-    case = dict(case)
-    images, classes = case.pop("photos", None), case.pop("classes", None)
-    given = {"data": photos, "image_size": 32} if images else {}
-    # the preset of any folder, also where the photos are downloaded
-    settings = preset(**{**case, "data": "folder:photos" if images else case["data"], "seed": seed})
-    source = RunSettings.from_dict(given) if images else RunSettings(data=settings.data)
-    data = load_data_for(load_start(settings), source) if settings.weights else load_data(source)
-    if classes:
-        data = data.filter_classes(*classes)
-    order = torch.Generator().manual_seed(seed)
-    count = images or case.get("images") or len(data.train)
-    train = torch.randperm(len(data.train), generator=order)
-    held_out = torch.randperm(len(data.validation), generator=order)
-    if images:  # as `folder` divides it, but for its test split
-        train, held_out = train[: round(0.7 * count)], held_out[: round(0.15 * count)]
-    new = torch.randperm(len(data.test), generator=torch.Generator().manual_seed(0))[:NEW]
-    return settings, replace(
-        data,
-        train=subset(data.train, train[:count]),
-        validation=subset(data.validation, held_out),
-        test=subset(data.test, new),
-    )
 
 
 class Watch(Callback):
@@ -149,47 +93,6 @@ class Watch(Callback):
     def on_epoch_end(self, run: Run) -> None:
         model: nn.Module = with_tta(run.model, self.settings)
         self.new_accuracies.append(evaluate(model, self.new).accuracy)
-
-
-def best(validation: np.ndarray, loss: np.ndarray, images: int) -> int:
-    """The epoch with the highest accuracy; of equal ones the lowest loss"""
-    return int(np.lexsort((-loss, validation))[-1])
-
-
-def last(validation: np.ndarray, loss: np.ndarray, images: int) -> int:
-    return len(validation) - 1
-
-
-def beyond_one_error(validation: np.ndarray, loss: np.ndarray, images: int) -> int:
-    """The best epoch if it is ahead of the last by more than a standard error of so many images"""
-    epoch = best(validation, loss, images)
-    error = (validation[epoch] * (1 - validation[epoch]) / images) ** 0.5
-    return epoch if validation[epoch] - validation[-1] > error else len(validation) - 1
-
-
-def lowest_loss(validation: np.ndarray, loss: np.ndarray, images: int) -> int:
-    return int(loss.argmin())
-
-
-RULES: dict[str, Callable[[np.ndarray, np.ndarray, int], int]] = {
-    "last": last,
-    "best accuracy": best,
-    "best beyond one error": beyond_one_error,
-    "lowest loss": lowest_loss,
-}
-
-
-def choose(row: Any) -> dict[str, float]:
-    """The accuracy on new images of what each rule keeps, for a row of the CSV file"""
-    numbers = {
-        name: np.array([float(x) for x in str(row[name]).split()])
-        for name in ("validation", "loss", "new", *(f"ema_{h}" for h in HORIZONS))
-    }
-    kept = {
-        name: numbers["new"][rule(numbers["validation"], numbers["loss"], row["validation_images"])]
-        for name, rule in RULES.items()
-    }
-    return kept | {f"EMA over {h} epochs": numbers[f"ema_{h}"][1] for h in HORIZONS}
 
 
 def summarize(table: pd.DataFrame) -> pd.DataFrame:

@@ -25,11 +25,11 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-from vit_helpers._files import hold, shown
+from vit_helpers._files import hold, shown, tensor_digest
 from vit_helpers._validate import check_choice, check_int
 from vit_helpers.ablation.factorial import designed
 from vit_helpers.ablation.rows import Row, append_row, frame, pack, read_runs
-from vit_helpers.data.splits import DataLike
+from vit_helpers.data.splits import SPLITS, Data, DataLike
 from vit_helpers.training import fit, predict, set_seed
 from vit_helpers.training.best import EarlyStopping
 from vit_helpers.training.checkpoints import describe_changes
@@ -44,7 +44,8 @@ from vit_helpers.training.presets import (
 )
 
 Runs = Sequence[tuple[str, int, RunSettings]]
-LOADED: dict[tuple[object, ...], Any] = {}  # data sets that have been read
+LOADED: dict[tuple[object, ...], Any] = {}  # data sets that this table has read
+DIGEST = "data sha256"  # beside the settings of a row; older rows lack it
 
 
 @dataclass(frozen=True)
@@ -87,13 +88,25 @@ class Table:
             if not isinstance(settings, dict):
                 raise ValueError(f"{name}: expected settings, as {{lr = 0.001}}, got {settings!r}")
             try:
-                if weights := self.settings(settings).weights:
-                    raise ValueError(
-                        f"a table trains from scratch, without the weights {weights}; "
-                        "train can fine-tune"
-                    )
+                self.check_changes(settings)
             except (ValueError, TypeError) as error:
                 raise type(error)(f"{name}: {error}") from error
+
+    def check_changes(self, changes: dict[str, Any]) -> None:
+        """Raise ValueError if a table cannot have these settings, or measures nothing of them."""
+        settings = self.settings(changes)
+        if settings.weights:
+            raise ValueError(
+                f"a table trains from scratch, without the weights {settings.weights}; "
+                "train can fine-tune"
+            )
+        settings.check_effect(changes)
+        if "seed" in changes:
+            raise ValueError(
+                f"seed has no effect: every setting is trained with {self.seeds} seeds"
+            )
+        if "tta" in changes and not self.test:
+            raise ValueError("tta has no effect on validation: add test = true to the table")
 
     @classmethod
     def read(cls, path: str | PathLike[str]) -> "Table":
@@ -141,9 +154,10 @@ def run_table(
              torch
     returns: with columns right (see `unpack`), machine and date; if the table asks for it,
              test_accuracy and test_right
-    raises : ValueError when the file contains rows of other settings, or another process writes
-             into it
+    raises : ValueError when the file contains rows of other settings or other images, or another
+             process writes into it
     """
+    LOADED.clear()  # a folder may have other images than at the last call
     path, runs = Path(path), list(table.runs())
     path.parent.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
@@ -165,7 +179,9 @@ def kept_rows(runs: Runs, path: Path, test: bool = False) -> dict[tuple[str, int
         if (name, seed) not in stored:
             continue
         row = rows[name, seed] = stored[name, seed]
-        before = RunSettings.from_dict({**json.loads(row["settings"]), "seed": seed})
+        kept = json.loads(row["settings"])
+        kept.pop(DIGEST, None)
+        before = RunSettings.from_dict({**kept, "seed": seed})
         if before != settings:
             changes = describe_changes(before.to_dict(), settings.to_dict())
             raise ValueError(f"{path} holds {name}, seed {seed} with other settings: {changes}")
@@ -176,12 +192,29 @@ def kept_rows(runs: Runs, path: Path, test: bool = False) -> dict[tuple[str, int
     return rows
 
 
+def check_same_data(rows: dict[tuple[str, int], Row], runs: Runs, path: Path) -> None:
+    """Raise ValueError if a row is of other images or labels than its data set has now.
+
+    Runs that follow would be compared with it.
+    """
+    for name, seed, settings in runs:
+        row = rows.get((name, seed))
+        before = json.loads(row["settings"]).get(DIGEST) if row else None
+        if before is not None and before != data_digest(load_settings(settings)):
+            raise ValueError(
+                f"{path} holds {shown(name)}, seed {seed}, of other images or labels than "
+                f"{shown(settings.data)} has now: restore them, or write into another file"
+            )
+
+
 def fill_table(
     runs: Runs, path: Path, report: Callable[[str], object], workers: int, test: bool, machine: str
 ) -> list[Row]:
     """Train the runs that are not in the CSV file yet, and return the rows of all, in order."""
     rows = kept_rows(runs, path, test)
     left = {(name, seed): settings for name, seed, settings in runs if (name, seed) not in rows}
+    if left:
+        check_same_data(rows, runs, path)
     jobs = [partial(train_run, *key, settings, test) for key, settings in left.items()]
     for number, row in enumerate(finished(jobs, workers), len(rows) + 1):
         row["machine"] = f"{machine}, {row['machine']}".removeprefix(", ")
@@ -230,10 +263,22 @@ def prepare_worker() -> None:
 
 def load_settings(settings: RunSettings) -> Any:
     """Load the data set of a run, once."""
-    key = settings.data, settings.split, settings.image_size
+    key = settings.data, settings.split, settings.white, settings.image_size
     if key not in LOADED:
         LOADED[key] = load_data(settings)
     return LOADED[key]
+
+
+def data_digest(data: Any) -> str:
+    """Compute what a sha256 begins with of the classes, images and labels of a data set."""
+    tensors, notes = dict[str, Tensor](), {"classes": json.dumps(data.class_names)}
+    for name in SPLITS:
+        if isinstance(data, Data):
+            split = data.get_split(name)
+            tensors |= {f"{name} pixels": split.pixels, f"{name} labels": split.labels}
+        else:
+            notes[name] = json.dumps(data.splits[name], sort_keys=True)
+    return tensor_digest(tensors, notes)[:16]
 
 
 def train_run(name: str, seed: int, settings: RunSettings, test: bool = False) -> Row:
@@ -254,7 +299,7 @@ def train_run(name: str, seed: int, settings: RunSettings, test: bool = False) -
         "change": name,
         "seed": seed,
         "seconds": time.perf_counter() - start,
-        "settings": as_text(settings),
+        "settings": as_text(settings, data_digest(data)),
         "accuracy": score.accuracy,
         "loss": score.loss,
         "train_accuracy": last.train.accuracy,
@@ -278,13 +323,14 @@ def right_of(model: nn.Module, data: DataLike, split: str) -> Tensor:
     return logits.argmax(1) == labels
 
 
-def as_text(settings: RunSettings) -> str:
+def as_text(settings: RunSettings, digest: str) -> str:
     """Write all that decides a run except its seed as one line.
 
     Defaults are among them: those of another version may differ.
+    digest: of the data, see `data_digest`
     """
     kept = {name: value for name, value in settings.to_dict().items() if name != "seed"}
-    return json.dumps(kept, sort_keys=True)
+    return json.dumps(kept | {DIGEST: digest}, sort_keys=True)
 
 
 def multiply_adds(model: nn.Module, data: DataLike) -> int:

@@ -1,5 +1,6 @@
 """The work of `ablate`: the runs of a table are trained, and compared with its baseline."""
 
+import math
 from argparse import Namespace
 from functools import partial
 
@@ -31,6 +32,8 @@ def run(args: Namespace) -> int:
     lines = summarize(runs).rename_axis(None)
     if len(lines) > 1 and runs["right"].ne("").all():
         lines = lines.join(compare(runs).rename(columns=PAIRED)[list(PAIRED.values())])
+        # equal differences of a few seeds are chance, unless no image is answered otherwise
+        lines.loc[(lines["error"] == 0) & (lines["image error"] > 0), "error"] = math.nan
     lines = lines.rename(index=shown)
     print(f"\n{lines.to_string(formatters=FORMATS)}\n\nrows: {out}")
     return 0

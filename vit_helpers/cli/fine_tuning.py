@@ -5,6 +5,7 @@ from typing import Any
 
 from torch import nn
 
+from vit_helpers.cli.channels import preprocess_with_channels, warn_of_channels, with_channels
 from vit_helpers.data import Data
 from vit_helpers.pretrained.files import Pretrained
 from vit_helpers.pretrained.finetune import add_lora, freeze, transfer_weights
@@ -33,24 +34,24 @@ def load_data_for(pretrained: Pretrained, settings: RunSettings, **options: Any)
     """Load the data set of a run, for the model that it starts from.
 
     Images get the size that the weights were trained with, unless the settings give another; in
-    memory they are normalized by the mean and std of the weights.
+    memory they are normalized by the mean and std of the weights. Warns if those are of gray images
+    and these have color, or the reverse.
     options: as for `load_data`
-    raises : ValueError for images with another number of channels
     """
-    preprocess = pretrained.preprocess
-    data = load_data(settings, preprocess.crop, **options)
-    if data.in_chans != preprocess.in_chans:
-        raise ValueError(
-            f"{settings.weights} needs images with {preprocess.in_chans} channels, "
-            f"those of {settings.data} have {data.in_chans}"
-        )
+    data = load_data(settings, pretrained.preprocess.crop, **options)
+    preprocess = preprocess_with_channels(pretrained.preprocess, data.in_chans)
+    warn_of_channels(settings.weights or "", pretrained.preprocess.in_chans, data.in_chans)
     if not isinstance(data, Data):
         return data
     return replace(data, mean=preprocess.mean, std=preprocess.std)
 
 
 def adapt(pretrained: Pretrained, data: Any, settings: RunSettings) -> nn.Module:
-    """Make a model with a new head for the classes of the data, tuned as the settings say."""
+    """Make a model with a new head for the classes of the data, tuned as the settings say.
+
+    It reads images with the channels of the data, see `with_channels`.
+    """
+    pretrained = with_channels(pretrained, data.in_chans)
     names = ("dropout", "attn_dropout")
     changes = {name: settings.shape[name] for name in names if name in settings.shape}
     changes |= {"num_classes": len(data.class_names), "image_size": data.image_size}

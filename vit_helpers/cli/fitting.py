@@ -1,4 +1,4 @@
-"""The training of a run: the weights of its best and last epoch are kept in its folder."""
+"""The training of a run: its weights are kept in its folder."""
 
 import math
 from collections.abc import Sequence
@@ -9,7 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from vit_helpers.cli.forecast import Forecast, weights_bytes
+from vit_helpers.cli.head_features import cache_features
+from vit_helpers.cli.run_folder import LAST_WEIGHTS
 from vit_helpers.cli.seen import seen_notes
+from vit_helpers.cli.trained_part import PartCheckpoint, fit_part
 from vit_helpers.distributed import (
     broadcast,
     full_state_dict,
@@ -19,16 +23,13 @@ from vit_helpers.distributed import (
     shard_batches,
 )
 from vit_helpers.pretrained.files import load_weights, read_notes, save_weights
-from vit_helpers.pretrained.finetune import add_lora, merge_lora
 from vit_helpers.pretrained.preprocess import Preprocess
 from vit_helpers.pretrained.sources import RUN_WEIGHTS
 from vit_helpers.training import Epoch, Report, fit
-from vit_helpers.training.best import EarlyStopping, HistoryFile, KeepBest, best_epoch
+from vit_helpers.training.best import EarlyStopping, HistoryFile, KeepWeights, kept_epoch
 from vit_helpers.training.checkpoints import Checkpoint
 from vit_helpers.training.presets import RunSettings
 from vit_helpers.vit import ViT, ViTConfig
-
-LAST_WEIGHTS = "last.safetensors"
 
 
 def fit_run(
@@ -44,11 +45,11 @@ def fit_run(
 
     batches   : of the training split
     checkpoint: writes the checkpoint, or resumes it first
-    returns   : the history, and the epoch whose weights the model then has: the best if those are
-                in a file, else the last
+    returns   : the history, and the epoch whose weights the model then has, see `kept_epoch`
     """
     batches = shard_batches(batches)
     validation = shard_batches(evaluation_batches(data, "validation"))
+    network = model
     # `train` chose model, loss and preprocessing itself
     known = {"code", "weights"} if settings.weights else {"code"}
     callbacks = [
@@ -57,10 +58,17 @@ def fit_run(
         HistoryFile(out / "history.csv"),
         Report(known=known),
     ]
+    if features := cache_features(model, data, settings, validation, device):
+        network, batches, validation = features.head, features.train, features.validation
+        callbacks.append(features)
+    part = isinstance(checkpoint, PartCheckpoint)
+    early = settings.patience is not None
+    callbacks.append(Forecast(out, data, weights_of(model, settings, part), part, early))
+    train = partial(
+        fit, network, batches, validation, settings.recipe, device=device, callbacks=callbacks
+    )
     if not settings.keeps_weights:
-        history = fit(
-            model, batches, validation, settings.recipe, device=device, callbacks=callbacks
-        )
+        history = train()
         return history, len(history)
     save = partial(
         save_run,
@@ -69,29 +77,41 @@ def fit_run(
         data=data,
         seen=seen_notes(data, settings),
     )
-    callbacks.insert(0, KeepBest(partial(save, out / RUN_WEIGHTS)))
-    history = fit(model, batches, validation, settings.recipe, device=device, callbacks=callbacks)
-    return history, keep_weights(model, history, out, save)
+    if isinstance(checkpoint, PartCheckpoint):
+        return fit_part(train, model, checkpoint, settings, save)
+    callbacks.insert(0, KeepWeights(partial(save, out / RUN_WEIGHTS), settings.patience))
+    history = train()
+    return history, keep_weights(model, history, out, save, settings.patience)
 
 
-def keep_weights(model: Any, history: Sequence[Epoch], out: Path, save: partial[None]) -> int:
-    """Write the weights of the last epoch, and put those of the best epoch into the model.
+def weights_of(model: Any, settings: RunSettings, part: bool) -> int:
+    """Compute the bytes of the files of weights in the folder of a run, see `keep_weights`."""
+    if not settings.keeps_weights:
+        return 0
+    return weights_bytes(model.config, 1 if part or settings.patience is None else 2)
+
+
+def keep_weights(
+    model: Any, history: Sequence[Epoch], out: Path, save: partial[None], patience: int | None
+) -> int:
+    """Put the weights of the kept epoch into the model; with patience, write the last ones, too.
 
     save   : `save_run` with all but the path, the weights and the epoch
-    returns: the epoch whose weights the model then has
+    returns: the epoch whose weights the model then has: the last, if the kept ones are missing
     """
-    best, last, path = best_epoch(history), len(history), out / RUN_WEIGHTS
+    kept, last, path = kept_epoch(history, patience), len(history), out / RUN_WEIGHTS
     weights = full_state_dict(model)
     if is_main_process():
-        save(out / LAST_WEIGHTS, weights, history[-1])
-        if not path.exists() or read_notes(path).get("epoch") != str(best):  # see `check_best`
+        if patience is not None:
+            save(out / LAST_WEIGHTS, weights, history[-1])
+        if not path.exists() or read_notes(path).get("epoch") != str(kept):  # see `check_kept`
             save(path, weights, history[-1])
-            best = last
-    best = broadcast(best)
-    if best != last:  # into the model in all processes, sharded or not
+            kept = last
+    kept = broadcast(kept)
+    if kept != last:  # into the model in all processes, sharded or not
         state = on_main(lambda: load_weights(path).model.state_dict())
-        load_full_state_dict(merge_lora(model), state)
-    return best
+        load_full_state_dict(model, state)
+    return kept
 
 
 def save_run(
@@ -104,12 +124,13 @@ def save_run(
     data: Any,
     seen: dict[str, str],
 ) -> None:
-    """Save the weights of a run, with LoRA merged, for `load_pretrained`.
+    """Save the weights of a run for `load_pretrained`.
 
     seen: `seen_notes`
-    Notes in the file are for `check_best` and `count_confusions`.
+    Notes in the file are for `check_kept` and `run_test`.
     """
-    model = make_like(config, settings)
+    with torch.random.fork_rng(devices=[]):  # which the first weights of a model would change
+        model = ViT(config)
     model.load_state_dict(weights)
     size, white = data.image_size, data.white
     preprocess = Preprocess(min(size), size, "bilinear", data.mean, data.std, white)
@@ -119,16 +140,7 @@ def save_run(
         "tta": "yes" if settings.tta else "no",
         **seen,
     }
-    save_weights(path, merge_lora(model), preprocess, data.class_names, notes)
-
-
-def make_like(config: ViTConfig, settings: RunSettings) -> ViT:
-    """Make a model with the parameters of a run's, and leave the random numbers as they are."""
-    with torch.random.fork_rng(devices=[]):
-        model = ViT(config)
-        if settings.weights and settings.tune == "lora":
-            add_lora(model, settings.rank)
-    return model
+    save_weights(path, model, preprocess, data.class_names, notes)
 
 
 def validation_loss(epoch: Epoch) -> str:
@@ -136,13 +148,15 @@ def validation_loss(epoch: Epoch) -> str:
     return repr(epoch.validation.loss if epoch.validation else math.nan)
 
 
-def check_best(path: Path, history: Sequence[Epoch]) -> str:
-    """Return what to print if the best epoch's weights are missing, before a run is resumed.
+def check_kept(path: Path, history: Sequence[Epoch], patience: int | None) -> str:
+    """Return what to print if weights are missing that a resumed run may still need.
 
     raises: ValueError if a file is damaged, or would be overwritten
     """
-    epoch = best_epoch(history)
+    epoch = kept_epoch(history, patience)
     if not path.is_file():
+        if patience is None:  # the next epoch writes it
+            return ""
         return (
             f"note: {path} with the weights of epoch {epoch} is missing; "
             "without a better epoch, the last one is tested\n"

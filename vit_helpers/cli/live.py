@@ -7,7 +7,7 @@ import webbrowser
 from argparse import Namespace
 from pathlib import Path
 
-from vit_helpers.cli.outputs import check_target
+from vit_helpers.cli.outputs import check_target, write_result
 from vit_helpers.live.page import live_page
 
 ADVICE = "No browser could be started here. Open the file in one, on this machine or on another."
@@ -17,7 +17,8 @@ def run(args: Namespace) -> None:
     """Write the page; without --out, open it in a browser, too."""
     out = args.out or Path(tempfile.mkdtemp(prefix="vit-live-"), "live.html")
     check_target(out, "--out", is_live_page)
-    out.write_text(live_page(), encoding="utf-8")
+    with write_result(out) as file:
+        file.write_text(live_page(), encoding="utf-8")
     print(f"page: {out}")
     if not args.out and not open_page(out):
         print(ADVICE)

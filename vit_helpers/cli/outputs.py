@@ -12,17 +12,26 @@ from os.path import samestat
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import torch
 from matplotlib.backend_bases import FigureCanvasBase
 from matplotlib.figure import Figure
 from PIL import ExifTags, Image
 from torch import Tensor, nn
 
-from vit_helpers._files import make_parent, shown, write_aside
+from vit_helpers._files import WriteError, error_cause, make_parent, shown, write_aside
 from vit_helpers._validate import check_choice
 from vit_helpers.cli import escape
-from vit_helpers.cli.figures import draw_test
-from vit_helpers.cli.scores import class_table, wilson_interval
+from vit_helpers.cli.figures import draw_test, draw_worst
+from vit_helpers.cli.mistakes import Mistakes
+from vit_helpers.cli.scores import (
+    balanced_accuracy,
+    class_table,
+    is_uneven,
+    save_class_table,
+    wilson_interval,
+    worst_classes,
+)
 from vit_helpers.data.splits import SPLITS, DataLike
 from vit_helpers.distributed import world_size
 from vit_helpers.plots.training import draw_curves
@@ -33,6 +42,8 @@ CLASSES_SHOWN = 10  # classes that are listed by name
 MARK = "drawn by python -m vit_helpers"  # in the metadata of figures: only those are replaced
 # With fewer training images than this and a lower accuracy, fine-tuning is suggested
 FEW_IMAGES, GOOD_ACCURACY = 5000, 0.95
+# With fewer training images and more parameters, fine-tuning only the head is suggested
+FEW_TO_TUNE, LARGE_MODEL = 1000, 50_000_000
 
 
 # Files
@@ -117,17 +128,59 @@ def save_figure(figure: Figure, file: Path) -> None:
         figure.savefig(part, dpi=100, format=form, **mark(form))
 
 
+@contextmanager
+def write_result(file: Path) -> Iterator[Path]:
+    """Give a path to write a result to: one aside, which then replaces the file, or a device.
+
+    raises: `WriteError`, naming the file, when that fails
+    """
+    if file.is_file() or not file.exists():
+        with write_aside(file) as part:
+            yield part
+        return
+    try:
+        yield file  # as /dev/stdout
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise WriteError(f"could not write {shown(file)}: {error_cause(error)}") from error
+
+
 def draw_results(
-    out: Path, history: Sequence[Epoch], counts: Tensor, class_names: Sequence[str]
+    out: Path,
+    history: Sequence[Epoch],
+    counts: Tensor,
+    class_names: Sequence[str],
+    mistakes: Mistakes,
 ) -> None:
-    """Draw the curves and the test results of a run into its folder."""
+    """Draw the curves and the test results of a run into its folder, with a table of its classes.
+
+    mistakes: with images from 0 to 1
+    """
     save_figure(draw_curves(history), out / "curves.png")
     draw_counts(out / "confusion.png", counts, class_names)
+    draw_mistakes(out / "mistakes.png", mistakes, counts, class_names)
+    save_class_table(class_table(counts, class_names), out / "classes.csv")
 
 
 def draw_counts(file: Path, counts: Tensor, class_names: Sequence[str]) -> None:
     """Draw the confusion matrix and the accuracy of each class."""
     save_figure(draw_test(counts, class_table(counts, class_names)), file)
+
+
+def draw_mistakes(
+    file: Path,
+    mistakes: Mistakes,
+    counts: Tensor,
+    class_names: Sequence[str],
+    pictures: Sequence[str] = (),
+) -> None:
+    """Draw the worst mistakes, as `draw_worst`; without any, the file of an earlier test goes."""
+    if not len(mistakes.images):
+        file.unlink(missing_ok=True)
+        return
+    wrong = int(counts.sum() - counts.trace())
+    save_figure(draw_worst(mistakes, class_names, wrong, pictures), file)
 
 
 # Lines
@@ -167,13 +220,19 @@ def print_start(data: DataLike, model: nn.Module, settings: RunSettings, device:
     trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
     name = "CNN" if settings.network == "cnn" else f"ViT {settings.weights or settings.model}"
     tuned = f" ({settings.tune}: {trained:,} of them are trained)" if settings.weights else ""
+    threads = torch.get_num_threads()
     processes = f"{world_size()} processes of " if world_size() > 1 else ""
     images = min(data.count("train"), settings.images or data.count("train"))
     print(
         f"{settings.data}: {images:,} training images; {name}, {size:,} parameters{tuned}; "
-        f"{device}, {processes}{torch.get_num_threads()} threads"
+        f"{device}, {processes}{threads} thread{'s' if threads > 1 else ''}"
     )
     print(f"{describe(data)}\n{settings}")
+    if settings.weights and settings.tune != "head" and images < FEW_TO_TUNE and size > LARGE_MODEL:
+        print(
+            f"note: for {images:,} images and a model of this size, try --tune head first: it is "
+            "many times as fast, because the model then reads each image only a few times"
+        )
 
 
 def print_score(score: Score, counts: Tensor, description: str) -> None:
@@ -192,6 +251,35 @@ def print_score(score: Score, counts: Tensor, description: str) -> None:
     print(f"test loss {score.loss:.3f} nats, without label smoothing")
 
 
+def print_classes(table: pd.DataFrame) -> None:
+    """Print in a line how accurate the classes are: all of them, or the worst ten.
+
+    table: `class_table`
+    """
+    print_balanced(table)
+    tested = table[table["images"] > 0].iloc[:-1]
+    title = "accuracy of each class (and its images)"
+    if len(tested) > CLASSES_SHOWN:
+        title = f"worst of {len(tested):,} classes (and their images)"
+        tested = worst_classes(table, CLASSES_SHOWN)
+    columns = zip(tested.index, tested["accuracy"], tested["images"], strict=True)
+    listed = [f"{shown(name)}: {share:.2f} ({images:,})" for name, share, images in columns]
+    print(f"{title}: {', '.join(listed)}")
+
+
+def print_balanced(table: pd.DataFrame) -> None:
+    """Print the balanced accuracy of a test whose classes are uneven.
+
+    table: `class_table`
+    """
+    if is_uneven(table):
+        sizes = table["images"].iloc[:-1]
+        print(
+            f"balanced accuracy {balanced_accuracy(table):.4f}, the mean over the classes, "
+            f"which have {sizes[sizes > 0].min():,} to {sizes.max():,} test images"
+        )
+
+
 def print_end(out: Path, data: DataLike, settings: RunSettings, accuracy: float) -> None:
     """Print where the results are, and what to do next."""
     if not settings.keeps_weights:
@@ -201,12 +289,15 @@ def print_end(out: Path, data: DataLike, settings: RunSettings, accuracy: float)
     print(f"weights:    {out / 'weights.safetensors'}")
     print(f"curves:     {out / 'curves.png'}")
     print(f"confusion:  {out / 'confusion.png'}")
+    if (out / "mistakes.png").exists():
+        print(f"mistakes:   {out / 'mistakes.png'}")
+    print(f"classes:    {out / 'classes.csv'}")
     print(f"predict with: python -m vit_helpers predict PICTURE --weights {shlex.quote(str(out))}")
     few = data.in_chans == 3 and data.count("train") < FEW_IMAGES
     if settings.weights is None and few and accuracy < GOOD_ACCURACY:
         print(
             "with so few images, fine-tuning a trained model usually does better than training "
-            "from scratch: add --weights torchvision:vit_b_16"
+            "from scratch: add --weights torchvision:vit_b_16 --tune head"
         )
 
 

@@ -61,8 +61,8 @@ TRAIN_SETTINGS: dict[str, tuple[Callable[[str], Any], str]] = {
     ),
     "augment": (
         str,
-        "augmentation of training images: affine, crop, flip or flip_crop (these two mirror), "
-        "erase, none",
+        "augmentation of training images: affine, crop, erase, none, or flip, flip_crop, photos "
+        "(which mirror)",
     ),
     "epochs": (positive_int, "passes over the training split (default: that of the data set)"),
     "batch_size": (positive_int, "images per step (default: that of the data set)"),
@@ -70,7 +70,8 @@ TRAIN_SETTINGS: dict[str, tuple[Callable[[str], Any], str]] = {
     "weight_decay": (float, "weight decay of the weight matrices (default: that of the data set)"),
     "precision": (
         str,
-        "float32, or bfloat16 for matrix products, on hardware that supports it (default: float32)",
+        "float32, or bfloat16 for matrix products (default: bfloat16 for a wide model, as S or B, "
+        "on a CPU with units for it, else float32)",
     ),
     "seed": (int, "seed of all random numbers (default: 0)"),
     "patience": (
@@ -97,17 +98,27 @@ def add_train(parser: ArgumentParser) -> None:
     Each data set has settings of its own (vit_helpers/training/presets.toml), which options
     override.
 
-    Prints a line per epoch: the loss (in nats, with label smoothing), the accuracy on the training
-    images as they are seen during training, loss and accuracy on the validation split, the learning
-    rate, and the speed. The test split is used once, at the end, with the weights of the best
-    epoch, the one with the highest validation accuracy. The folder of the run contains
+    Prints a line per epoch: the loss (cross-entropy with label smoothing, in nats: guessing one of
+    K classes costs ln K), the accuracy on the training images as they are seen during training,
+    loss and accuracy on the validation split, the learning rate at the first step, and the speed.
+    The test split is used once, at the end, with the weights of the best epoch, the one with the
+    highest validation accuracy. The folder of the run contains
 
-        weights.safetensors    the weights of the best epoch, for `predict` and `evaluate`
-        last.safetensors       the weights of the last epoch
+        weights.safetensors    the weights, for `predict` and `evaluate`: those of the last epoch;
+                               with --patience those of the best, and last.safetensors the last
         checkpoint.pt          everything that --resume needs to continue
         history.csv            the measurements of each epoch, as a table
         curves.png             the same as a figure
         confusion.png          the confusion matrix of the test, and the accuracy of each class
+                               (of more than 30 classes, what is confused most, and the worst)
+        mistakes.png           the most confident wrong answers of the test, at most 12
+        classes.csv            the accuracy of each class in the test, with its 95% interval
+
+    In history.csv, columns without a prefix are of training, those with val_ of validation:
+    majority_share is the fraction of images that get the most frequent answer, largest_class the
+    share of the largest class, least_loss the lowest loss that smoothed or mixed labels allow,
+    guess_loss the lowest of one answer for all images, probabilities whether the outputs have
+    passed a softmax, and tokens how many an image has in the network.
 
     Ctrl-C keeps every finished epoch; --resume continues to the result of a run that was never
     stopped (on CPU and CUDA).
@@ -115,8 +126,19 @@ def add_train(parser: ArgumentParser) -> None:
     With --weights, a trained model is fine-tuned, which is the best choice for a few hundred
     photos. WEIGHTS is a name as for `load_pretrained` (torchvision:vit_b_16, timm:NAME,
     huggingface:NAME), the folder of a run, or a file: .safetensors, .npz, or tensors saved by
-    torch.save (.pth, .pt, .bin), which are read without running any code. --tune full trains all
-    weights, head only a new classification head, and lora low-rank updates (LoRA) and the head.
+    torch.save (.pth, .pt, .bin), which are read without running any code.
+    Weights of gray images, such as a run on the digits, are adapted to color ones, as folders have
+    them, and the reverse: a gray picture gives the same outputs in both forms.
+
+    --tune full trains all weights, head only a new classification head, and lora low-rank updates
+    (LoRA) and the head. For a few hundred photos and a large model such as torchvision:vit_b_16,
+    --tune head is recommended, because it takes minutes: the model computes the features of each
+    image once, in 4 augmented views, and the head is trained on these. The views are drawn with the
+    seed of the run before the first epoch, and repeat in the epochs after the fourth. Features take
+    up to 1 GiB of memory: of more images there are fewer views, and where not even one fits, all
+    images are read in each epoch. With head and lora, checkpoint.pt and last.safetensors contain
+    only what is trained, and --resume needs the same WEIGHTS again; weights.safetensors is whole,
+    and written when the training ends or is stopped.
 
     Examples:
 
@@ -145,7 +167,7 @@ def add_train(parser: ArgumentParser) -> None:
     add(
         "--tune",
         choices=("full", "head", "lora"),
-        help="what is trained, with --weights (default: full; head is the fastest)",
+        help="what is trained, with --weights (default: full; head is by far the fastest)",
     )
     add(
         "--set",
@@ -164,7 +186,8 @@ def add_train(parser: ArgumentParser) -> None:
     add(
         "--out",
         type=Path,
-        help="folder for the results (default: the next free runs/DATA-1, -2, ...)",
+        help="folder for the results (default: the next free runs/NAME-1, -2, ..., by the name of "
+        "the data set or of your folder)",
     )
     add(
         "--resume", type=Path, metavar="FOLDER", help="continue the run in FOLDER, with its options"
@@ -189,6 +212,16 @@ def add_folder_options(parser: ArgumentParser) -> None:
         "--skip-broken",
         action="store_true",
         help="leave out image files that cannot be read, and say how many",
+    )
+
+
+def add_precision(parser: ArgumentParser) -> None:
+    """Add the option of commands that predict."""
+    parser.add_argument(
+        "--precision",
+        choices=("float32", "bfloat16"),
+        help="of matrix products (default: bfloat16 for several images and a wide model, as S or "
+        "B, on a CPU with units for it, else float32)",
     )
 
 
@@ -236,6 +269,7 @@ def add_predict(parser: ArgumentParser) -> None:
         help="classes to print for a single image (default: 5)",
     )
     add_white(parser)
+    add_precision(parser)
     add("--out", type=Path, help="figure for a single image (default: NAME-attention.png)")
     add(
         "--csv",
@@ -254,22 +288,42 @@ def add_evaluate(parser: ArgumentParser) -> None:
     into splits, and for other data sets, only the test split is used. The model must know all
     classes.
 
+    Prints the accuracy of each class, and draws two figures: which classes are confused, and the
+    most confident wrong answers, at most 12, with the predicted class, its probability, the true
+    class, and the file. Of more than 30 classes, the worst and the pairs that are confused most
+    often are shown, and all are in NAME-classes.csv. --csv stores what was predicted for each
+    image. Images that are no files are named by their split and number, from "test 0" on.
+
+    Earlier results of this command are replaced; other files are not.
+
     Examples:
 
-        python -m vit_helpers evaluate runs/mine folder:new_photos
+        python -m vit_helpers evaluate runs/mine folder:new_photos --csv new_photos.csv
         python -m vit_helpers evaluate runs/digits-1 digits --out digits.png
     """
     add = parser.add_argument
     add(
         "weights",
-        metavar="RUN",
-        help="the folder of a run, or any weights that `train --weights` reads",
+        metavar="WEIGHTS",
+        help="the folder of a run, a file, or a name: as for `train --weights`",
     )
     add(
         "data", metavar="DATA", help="folder:PATH for images of your own, or the name of a data set"
     )
     add_white(parser)
-    add("--out", type=Path, help="file for the figure (default: NAME-confusion.png)")
+    add_precision(parser)
+    add(
+        "--out",
+        type=Path,
+        help="file for the figure (default: NAME-confusion.png); that of wrong answers is beside "
+        "it, as NAME-mistakes.png",
+    )
+    add(
+        "--csv",
+        type=Path,
+        help="CSV file with a row for each image: picture, true class, predicted class, "
+        "probability",
+    )
 
 
 def add_ablate(parser: ArgumentParser) -> None:
@@ -291,9 +345,10 @@ def add_ablate(parser: ArgumentParser) -> None:
     split. With "test = true" in the table, accuracy on the test split is kept, too: report it, but
     base no choice on it.
 
-    The error of a difference is its standard error over the seeds. "image error" is that over the
-    images, because another sample would give a different one; "both errors" combines the two; and p
-    is corrected for the number of changes (Holm).
+    The error of a difference is its standard error over the seeds, NaN if a few seeds happen to
+    have equal differences. "image error" is that over the images, because another sample would give
+    a different one; "both errors" combines the two; and p is corrected for the number of changes
+    (Holm).
 
     Examples:
 
@@ -374,9 +429,47 @@ def add_live(parser: ArgumentParser) -> None:
     )
 
 
+def add_look(parser: ArgumentParser) -> None:
+    """Look into a trained model: what it makes of the patches of a photo, in one figure.
+
+    It shows the photo as the model receives it; the first three principal components of its tokens
+    as red, green and blue, so that patches whose tokens are alike have the same color (which color
+    is arbitrary); the attention of the class token in the last block, the mean of its heads; and
+    how similar each token is to that of one patch, which a cross marks.
+
+    Models that were trained without labels show most, as DINOv2 and DINOv3 do. Examples:
+
+        python -m vit_helpers look photo.jpg --weights huggingface:facebook/dinov2-small
+        python -m vit_helpers look photo.jpg --weights timm:vit_small_patch16_dinov3 --patch 5,9
+        python -m vit_helpers look photo.jpg --weights runs/mine --block 1
+    """
+    add = parser.add_argument
+    add("picture", metavar="PHOTO", type=Path, help="an image file")
+    add(
+        "--weights",
+        required=True,
+        help="the folder of a run, a file, or a name such as huggingface:facebook/dinov2-small: as "
+        "for `train --weights`. Without a network there are those of this series, ours:NAME",
+    )
+    add("--block", type=positive_int, help="after which the tokens are taken (default: the last)")
+    add(
+        "--rows",
+        type=positive_int,
+        help="patches along the shorter side of the photo (default: as many as in training)",
+    )
+    add(
+        "--patch",
+        metavar="ROW,COLUMN",
+        help="to compare with all others, counted from 0 (default: in the middle)",
+    )
+    add_white(parser)
+    add("--out", type=Path, help="the figure (default: NAME-look.png)")
+
+
 COMMANDS: dict[str, Callable[[ArgumentParser], None]] = {
     "train": add_train,
     "predict": add_predict,
+    "look": add_look,
     "evaluate": add_evaluate,
     "ablate": add_ablate,
     "shards": add_shards,

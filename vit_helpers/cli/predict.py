@@ -13,7 +13,9 @@ from vit_helpers.cli.outputs import (
     print_warnings,
     report_broken,
     save_figure,
+    write_result,
 )
+from vit_helpers.cli.precision import predict_in
 from vit_helpers.cli.predictions import (
     find_pictures,
     is_prediction_table,
@@ -43,7 +45,9 @@ def run(args: Namespace) -> int:
     with print_warnings():
         white = white_of(pretrained, files, args.white)
     familiarity = load_familiarity(args.weights)
-    probabilities, readable, broken = predict_files(pretrained, files, None, familiarity, white)
+    precision = args.precision or (None if len(files) > 1 else "float32")
+    with predict_in(precision, pretrained.model):
+        probabilities, readable, broken = predict_files(pretrained, files, None, familiarity, white)
     table = prediction_table(readable, probabilities, names)
     if len(files) > 1:
         rows = table.to_dict("records")
@@ -54,12 +58,14 @@ def run(args: Namespace) -> int:
     elif broken:
         raise ValueError(broken[files[0]])
     else:
-        predict_one(pretrained, open_picture(files[0], white), args.top, figure)
+        with predict_in(precision, pretrained.model):
+            predict_one(pretrained, open_picture(files[0], white), args.top, figure)
         if readable[files[0]]:
             advice = "don't rely on the probabilities"
             print(f"note: this image is {FAR} that the model knows: {advice}")
     if args.csv:
-        table.to_csv(args.csv, index=False)
+        with write_result(args.csv) as file:
+            table.to_csv(file, index=False)
         print(f"predictions: {args.csv}")
     return report_broken(broken, len(files))
 

@@ -3,13 +3,16 @@
 import warnings
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import pandas as pd
 import torch
 from torch import Tensor, nn
 
 from vit_helpers._files import as_text, expand_user, shown, to_cell
+from vit_helpers.cli.channels import warn_of_channels, with_channels
 from vit_helpers.cli.fitting import evaluation_batches
+from vit_helpers.cli.mistakes import Answers, Mistakes, predict_with_mistakes
 from vit_helpers.cli.scores import confusion
 from vit_helpers.cli.seen import leave_out_seen, notes_of, warn_of_data_set
 from vit_helpers.data.folders import find_parts
@@ -22,11 +25,11 @@ from vit_helpers.data.images import (
     open_picture,
 )
 from vit_helpers.data.listing import find_files, list_classes
-from vit_helpers.data.reading import map_files
+from vit_helpers.data.reading import is_said, map_files
 from vit_helpers.pretrained.calibration import Familiarity
 from vit_helpers.pretrained.descriptions import are_unknown
 from vit_helpers.pretrained.files import Pretrained
-from vit_helpers.training import FlipTTA, predict
+from vit_helpers.training import FlipTTA
 from vit_helpers.training.presets import RunSettings, load_data
 
 BATCH = 32
@@ -52,6 +55,7 @@ def white_of(pretrained: Pretrained, files: Sequence[Path], given: float | None)
         warnings.simplefilter("ignore")  # PIL's, about images that it can read all the same
         results = list(map_files(measure_grays, files, "looking"))
     ranges = [result for result in results if isinstance(result, GrayRange)]
+    is_said(given, given if ranges else None)
     white = given or pretrained.preprocess.white
     if white is None:
         return choose_white(ranges) if ranges else None
@@ -124,17 +128,59 @@ def is_prediction_table(content: bytes) -> bool:
     return content.startswith(b"picture,class,probability,")
 
 
-def count_confusions(
-    name: str, pretrained: Pretrained, data: str, white: float | None = None
-) -> tuple[Tensor, str, dict[Path, str]]:
+class Tested(NamedTuple):
+    """The test of a model on a folder of images, or on the test split of a data set.
+
+    answers    : in the order of the images; their labels are classes of the model
+    pictures   : the file of each image, or "test 0", "test 1", ... where they are no files
+    mistakes   : the worst, with images from 0 to 1
+    description: which images were used
+    broken     : why other files could not be read
+    """
+
+    answers: Answers
+    pictures: list[str]
+    mistakes: Mistakes
+    description: str
+    broken: dict[Path, str]
+
+    def counts(self, num_classes: int) -> Tensor:
+        """Return the confusion matrix: (K, K)"""
+        return confusion(self.answers.predictions, self.answers.labels, num_classes)
+
+    def worst_pictures(self) -> list[str]:
+        """Name the images of the worst mistakes, without their folders."""
+        return [Path(self.pictures[row]).name for row in self.answers.worst().tolist()]
+
+    def to_table(self, class_names: Sequence[str]) -> pd.DataFrame:
+        """Make a table with a row for each image.
+
+        returns: columns picture, true class, predicted class and its probability; for texts, see
+                 `to_cell`
+        """
+        labels, predictions, probabilities = (column.tolist() for column in self.answers)
+        return pd.DataFrame(
+            {
+                "picture": [to_cell(picture) for picture in self.pictures],
+                "true class": [to_cell(class_names[label]) for label in labels],
+                "predicted class": [to_cell(class_names[label]) for label in predictions],
+                "probability": probabilities,
+            }
+        )
+
+
+def is_test_table(content: bytes) -> bool:
+    """Return whether a file is one that `Tested.to_table` became."""
+    return content.startswith(b"picture,true class,predicted class,probability")
+
+
+def run_test(name: str, pretrained: Pretrained, data: str, white: float | None = None) -> Tested:
     """Test a model on a folder of images or a test split, with the augmentation of its run.
 
     Of a folder that has a test split, only that is used; and of no folder an image that the run was
     trained or validated on.
     name   : of the weights, as for `load_pretrained`
     white  : of the images, if it is given
-    returns: the confusion matrix (K, K) for the model's classes, which images were used, and what
-             could not be read
     raises : ValueError for classes that the model does not know, naming them, and if no image is
              left
     """
@@ -143,9 +189,10 @@ def count_confusions(
     kind, _, path = data.partition(":")
     folder = expand_user(path) if kind == "folder" else Path()
     if kind != "folder" or not folder.is_dir():
-        counts = count_in_data_set(name, pretrained, model, data)
+        answers, mistakes = run_on_data_set(name, pretrained, model, data)
         warn_of_data_set(data, notes, name)
-        return counts, f"images of the test split of {data}", {}
+        pictures = [f"test {number}" for number in range(len(answers.labels))]
+        return Tested(answers, pictures, mistakes, f"images of the test split of {data}", {})
     parts = find_parts(folder, "test")
     tested = parts["test" if "test" in parts else "train"]
     labels = label_files(name, pretrained.class_names, tested)
@@ -153,9 +200,25 @@ def count_confusions(
     white = white_of(pretrained, files, white)
     probabilities, readable, broken = predict_files(pretrained, files, model, white=white)
     truth = torch.tensor([labels[file] for file in readable], dtype=torch.long)
-    counts = confusion(probabilities.argmax(1), truth, len(pretrained.class_names))
+    answers = Answers.from_probabilities(probabilities, truth)
+    mistakes = read_mistakes(pretrained, list(readable), answers, white)
     description = "images of the test split of" if "test" in parts else "images of"
-    return counts, f"{description} {data}", broken
+    pictures = [as_text(file) for file in readable]
+    return Tested(answers, pictures, mistakes, f"{description} {data}", broken)
+
+
+def read_mistakes(
+    pretrained: Pretrained, files: Sequence[Path], answers: Answers, white: float | None
+) -> Mistakes:
+    """Read the images of the worst mistakes once more, since a whole folder may be large.
+
+    files: those of the answers;  white: see `white_of`
+    """
+    preprocess, rows = pretrained.preprocess, answers.worst()
+    images = torch.zeros(len(rows), preprocess.in_chans, *preprocess.crop)
+    for number, row in enumerate(rows.tolist()):
+        images[number] = preprocess.frame(open_picture(files[row], white))
+    return Mistakes(images, answers.take(rows))
 
 
 def label_files(name: str, class_names: Sequence[str], folder: Path) -> dict[Path, int]:
@@ -168,32 +231,50 @@ def label_files(name: str, class_names: Sequence[str], folder: Path) -> dict[Pat
     return {file: class_names.index(own) for own, files in classes.items() for file in files}
 
 
-def count_in_data_set(name: str, pretrained: Pretrained, model: nn.Module, data: str) -> Tensor:
-    """Test a model on the test split of a data set, and return the confusion matrix.
+def run_on_data_set(
+    name: str, pretrained: Pretrained, model: nn.Module, data: str
+) -> tuple[Answers, Mistakes]:
+    """Test a model on the test split of a data set.
 
-    raises: ValueError if it does not know the classes, or reads images of another shape
+    returns: the answers in the order of the images, and the worst mistakes
+    raises : ValueError if it does not know the classes, or reads images of another shape
     """
-    preprocess, known = pretrained.preprocess, pretrained.class_names
-    loaded = load_data(RunSettings(data=data), preprocess.crop)
+    known, is_mirrored = pretrained.class_names, isinstance(model, FlipTTA)
+    loaded = load_data(RunSettings(data=data), pretrained.preprocess.crop)
     check_classes(name, loaded.class_names, known)
+    if loaded.in_chans != pretrained.preprocess.in_chans:
+        warn_of_channels(name, pretrained.preprocess.in_chans, loaded.in_chans)
+        pretrained = with_channels(pretrained, loaded.in_chans)
+        model = FlipTTA(pretrained.model) if is_mirrored else pretrained.model
+    preprocess = pretrained.preprocess
     wanted, shape = (preprocess.in_chans, *preprocess.crop), (loaded.in_chans, *loaded.image_size)
     if wanted != shape:
         raise ValueError(
             f"the model reads images of {wanted} (channels, height, width), got {shape}"
         )
     mean, std = (torch.tensor(values).view(-1, 1, 1) for values in (loaded.mean, loaded.std))
+    number_of = torch.tensor([known.index(class_name) for class_name in loaded.class_names])
     batches = (
-        (preprocess.normalize(images * std + mean), labels)
+        (preprocess.normalize(images * std + mean), number_of[labels])
         for images, labels in evaluation_batches(loaded, "test")
     )
-    logits, labels = predict(model, batches)
-    number_of = torch.tensor([known.index(class_name) for class_name in loaded.class_names])
-    return confusion(logits.argmax(1), number_of[labels], len(known))
+    logits, labels, mistakes = predict_with_mistakes(model, batches)
+    answers = Answers.from_probabilities(logits.double().softmax(dim=1), labels)
+    return answers, mistakes.unnormalize(preprocess.mean, preprocess.std)
 
 
 def check_classes(name: str, classes: Iterable[str], known: Sequence[str]) -> None:
-    """Raise ValueError if there are classes that the model of this name does not know."""
-    if unknown := set(classes) - set(known):
+    """Raise ValueError if there are classes that the model of this name does not know.
+
+    And if it has several of the same name, as of a crane that flies and one that lifts.
+    """
+    classes = set(classes)
+    if twice := sorted(own for own in classes if known.count(own) > 1):
+        raise ValueError(
+            f"{name} has several classes called {', '.join(map(shown, twice))}, and it cannot be "
+            "known which is meant: leave out the folder, or give its classes different names"
+        )
+    if unknown := classes - set(known):
         if are_unknown(known):
             raise ValueError(
                 f"{name} does not say what its {len(known):,} classes are: "

@@ -26,8 +26,13 @@ from vit_helpers.training.checkpoints import describe_changes, load_checkpoint
 from vit_helpers.training.presets import RunSettings, override
 
 CHECKPOINT = "checkpoint.pt"
-RESULTS = ("*.safetensors", "curves.png", "confusion.png", "history.csv")  # written beside them
+LAST_WEIGHTS = "last.safetensors"
+RESULTS = (  # written beside them
+    *("*.safetensors", "curves.png", "confusion.png", "mistakes.png"),
+    *("classes.csv", "history.csv"),
+)
 WEIGHTS = "trained weights"
+PIXELS = "pixels or labels of "  # and the name of a split: a digest in a fingerprint
 # Of mean and standard deviation, which another number of threads may round differently
 TOLERANCE = 1e-5
 
@@ -39,15 +44,21 @@ def choose_folder(
 
     out   : the folder, or None for the next free runs/NAME-1, -2, ...
     resume: the folder of a run to continue, or its checkpoint; or None
+    name  : of the run, see `run_name`
     stack : until it closes, no other run can use the folder
-    raises: ValueError when both are given, or the folder is in use or has results without a
-            checkpoint; OSError when nothing can be written there
+    raises: ValueError when both are given, for another file to resume, or when the folder is in use
+            or has results without a checkpoint; OSError when nothing can be written there
     """
     if resume and out:
         raise ValueError("--resume continues in the folder of the run: leave out --out")
     if int(os.environ.get("TORCHELASTIC_MAX_RESTARTS", 0)) and not (out or resume):
         raise ValueError("a run that torchrun may restart needs a folder of its own: give --out")
-    if resume and resume.name == CHECKPOINT and resume.exists():
+    if resume and resume.is_file():
+        if resume.name != CHECKPOINT:
+            raise ValueError(
+                f"--resume takes the folder of a run, or its {CHECKPOINT}, but {resume} is "
+                f"another file: give {resume.parent}"
+            )
         resume = resume.parent
     if resume and not find_checkpoint(resume):  # nothing to resume, as reading it will say
         return resume, resume / CHECKPOINT
@@ -56,6 +67,16 @@ def choose_folder(
     if checkpoint is None:
         refuse_old_results(folder)
     return folder, checkpoint
+
+
+def run_name(data: str) -> str:
+    """Return what a run is called by default: the name of its data set, or of the data's folder.
+
+    >>> run_name("digits"), run_name("folder:my/photos/")
+    ('digits', 'photos')
+    """
+    kind, _, path = data.partition(":")
+    return Path(path).resolve().name if path else Path(kind).name
 
 
 def claim(wanted: Path | None, name: str, stack: ExitStack, tries: int = 20) -> Path:
@@ -167,7 +188,8 @@ def kept_settings(checkpoint: Path, about: Mapping[str, Any], given: dict[str, A
     if changed := describe_changes(select(kept, names), select(wanted, names)):
         raise ValueError(
             f"a resumed run keeps its options, but these differ: {changed}; "
-            f"to train on with others, start a new run with --weights {checkpoint.parent}"
+            f"to train on with others, start a new run with --weights {checkpoint.parent}, "
+            "which has its weights, but a new optimizer and learning-rate schedule"
         )
     if (source := settings.weights) and ":" not in source and not Path(source).exists():
         raise ValueError(
@@ -189,17 +211,18 @@ def select(values: Mapping[str, Any], names: list[str]) -> dict[str, Any]:
 
 
 def describe_run(
-    data: Any, model: nn.Module, settings: RunSettings, resumed: Mapping[str, Any] | None
+    data: Any, start: nn.Module | None, settings: RunSettings, resumed: Mapping[str, Any] | None
 ) -> dict[str, Any]:
     """Return what a checkpoint says about its run.
 
+    start  : the trained model that the run starts from, as it was loaded
     resumed: the same of a run to resume
     raises : ValueError if that had other data or weights
     """
     dropout = any(settings.shape.get(name) for name in ("dropout", "attn_dropout"))
     fingerprint = data_fingerprint(data, dropout)
-    if settings.weights is not None:
-        fingerprint[WEIGHTS] = weights_fingerprint(model)
+    if start is not None:
+        fingerprint[WEIGHTS] = tensor_digest(start.state_dict(), {})[:16]
     if resumed is not None:
         check_same_data(resumed, fingerprint, data)
     return {
@@ -210,16 +233,6 @@ def describe_run(
         "std": data.std,
         "class_names": data.class_names,
     }
-
-
-def weights_fingerprint(model: nn.Module) -> str:
-    """Return what a sha256 begins with of the weights that a model has bit for bit from others."""
-    blocks = {
-        name: weight
-        for name, weight in model.state_dict().items()
-        if name.startswith("blocks.") and not name.endswith((".A", ".B"))
-    }
-    return tensor_digest(blocks, {})[:16]
 
 
 def data_fingerprint(data: Any, dropout: bool = False) -> dict[str, Any]:
@@ -240,7 +253,7 @@ def data_fingerprint(data: Any, dropout: bool = False) -> dict[str, Any]:
                     digest.update(rows.contiguous().numpy())
         else:
             digest.update(json.dumps(data.splits[split], sort_keys=True).encode())
-        fingerprint[f"pixels or labels of {split}"] = digest.hexdigest()[:16]
+        fingerprint[f"{PIXELS}{split}"] = digest.hexdigest()[:16]
     if dropout or not isinstance(data, Data):
         fingerprint["processes"] = world_size()
     return fingerprint
@@ -251,18 +264,39 @@ def check_same_data(about: Mapping[str, Any], fingerprint: Mapping[str, Any], da
 
     about: what the checkpoint says, see `describe_run`
     """
-    kept, now = dict(about["data"]), dict(fingerprint)
+    what = "data"
+    if about["data"].get(WEIGHTS) != fingerprint.get(WEIGHTS):
+        what, changed = "weights to fine-tune", f"those of {about['options']['weights']}"
+    elif not (changed := describe_data_changes(about, fingerprint, data)):
+        return
+    raise ValueError(
+        f"the {what} have changed since the checkpoint was made: {changed}. A resumed run "
+        f"might be tested on images that it was trained on: restore the {what}, "
+        "or start a new run"
+    )
+
+
+def describe_data_changes(
+    about: Mapping[str, Any], fingerprint: Mapping[str, Any], data: Any
+) -> str:
+    """Say what of the data has changed, in the words that help most; empty if nothing has.
+
+    Names and counts, which explain the rest; else splits with other pixels; else mean and std.
+    """
+    kept, names = about["data"], dict.fromkeys([*about["data"], *fingerprint])
+    plain = [name for name in names if not name.startswith(PIXELS)]
+    if changed := describe_changes(select(kept, plain), select(fingerprint, plain)):
+        return changed
+    if splits := [name for name in names if kept.get(name) != fingerprint.get(name)]:
+        return PIXELS + ", ".join(name.removeprefix(PIXELS) for name in splits)
+    before, now = ({}, {})
     for name in ("mean", "std"):
         old, new = about[name], getattr(data, name)
         if any(abs(x - y) > TOLERANCE for x, y in zip(old, new, strict=False)):
-            kept[name], now[name] = old, new
-    if changed := describe_changes(kept, now):
-        what = "weights to fine-tune" if WEIGHTS in changed else "data"
-        raise ValueError(
-            f"the {what} have changed since the checkpoint was made: {changed}. A resumed run "
-            f"might be tested on images that it was trained on: restore the {what}, "
-            "or start a new run"
-        )
+            before[name], now[name] = (
+                "/".join(f"{value:.5f}" for value in values) for values in (old, new)
+            )
+    return describe_changes(before, now)
 
 
 def stop_cause(error: BaseException) -> str | None:
@@ -285,7 +319,7 @@ def how_to_resume(folder: Path, cause: str) -> str:
     if checkpoint is None:
         # of an epoch whose checkpoint could not be written
         (folder / "weights.safetensors").unlink(missing_ok=True)
-        return f"{cause} before the first epoch was finished, so there is nothing to keep"
+        return f"{cause}; no epoch was finished, so there is nothing to keep"
     epochs = len(load_checkpoint(checkpoint)["history"])
     return (
         f"{cause}; everything up to epoch {epochs} is kept in {checkpoint}\n"

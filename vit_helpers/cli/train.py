@@ -17,15 +17,18 @@ from torch import Tensor, nn
 from vit_helpers._files import WriteError
 from vit_helpers.cli import escape
 from vit_helpers.cli.fine_tuning import adapt, load_data_for, load_start, scale_lr
-from vit_helpers.cli.fitting import check_best, evaluation_batches, fit_run
+from vit_helpers.cli.fitting import check_kept, evaluation_batches, fit_run
+from vit_helpers.cli.mistakes import Mistakes
 from vit_helpers.cli.outputs import (
     draw_results,
+    print_classes,
     print_end,
     print_score,
     print_start,
     print_warnings,
 )
 from vit_helpers.cli.parser import TRAIN_SETTINGS
+from vit_helpers.cli.precision import CHOSEN, choose_precision
 from vit_helpers.cli.run_folder import (
     CHECKPOINT,
     check_restarted,
@@ -33,14 +36,17 @@ from vit_helpers.cli.run_folder import (
     describe_run,
     how_to_resume,
     kept_settings,
+    run_name,
     stop_cause,
 )
-from vit_helpers.cli.scores import score_classes
+from vit_helpers.cli.scores import class_table, score_classes
 from vit_helpers.cli.seen import warn_of_start
 from vit_helpers.cli.threads import use_threads
+from vit_helpers.cli.trained_part import PartCheckpoint, trains_part
 from vit_helpers.data.shards import BrokenShardError
 from vit_helpers.data.splits import DataLike
 from vit_helpers.distributed import (
+    broadcast,
     init_distributed,
     is_main_process,
     is_peer_failure,
@@ -54,6 +60,7 @@ from vit_helpers.distributed import (
 from vit_helpers.pretrained.sources import RUN_WEIGHTS
 from vit_helpers.training import Recipe, Score, set_seed
 from vit_helpers.training.checkpoints import Checkpoint, load_checkpoint
+from vit_helpers.training.loop import show_progress
 from vit_helpers.training.presets import (
     RunSettings,
     given_settings,
@@ -105,7 +112,7 @@ def train(args: Namespace) -> int:
     """Train in a folder that no other run can use meanwhile; return the exit status."""
     device = init_distributed(pick_device(args.device))
     with ExitStack() as stack:
-        name = Path((args.data or "digits").partition(":")[0]).name
+        name = run_name(args.data or "digits")
         choose = partial(choose_folder, args.out, args.resume, name, stack)
         out, checkpoint = on_main(choose)
         if checkpoint and not args.resume:
@@ -141,9 +148,10 @@ def fit_and_test(args: Namespace, out: Path, kept: Path | None, device: str) -> 
         settings = preset(**{"data": "digits", **given})
     else:
         settings, resumed = read_run(args, out, kept, given)
-    if args.shard and settings.weights and settings.tune == "lora":
+    if args.shard and trains_part(settings):
         raise ValueError(
-            "--shard splits the weights, which --tune lora does not train: use only one of them"
+            f"--shard splits the weights, which --tune {settings.tune} does not train: "
+            "use only one of them"
         )
 
     set_seed(settings.seed)
@@ -160,35 +168,49 @@ def fit_and_test(args: Namespace, out: Path, kept: Path | None, device: str) -> 
     model = make_network(data, settings) if start is None else adapt(start, data, settings)
     if start is not None and kept is None and "lr" not in given:
         settings = scale_lr(settings, start.model.config.embed_dim)
+    chosen = kept is None and "precision" not in given
+    if chosen:  # in all processes the same, if their processors differ
+        settings = settings.replace(precision=broadcast(choose_precision(model, device)))
 
     use_threads(model, settings.batch_size)
-    about = describe_run(data, model, settings, resumed) | {"skip_broken": args.skip_broken}
+    about = describe_run(data, start and start.model, settings, resumed)
+    about |= {"skip_broken": args.skip_broken}
     if is_main_process():
         print_start(data, model, settings, device)
+        if settings.recipe.precision == "bfloat16":
+            print(CHOSEN if chosen else "note: matrix products in bfloat16")
     if args.shard:
         shard(model)
-    checkpoint = Checkpoint(out / CHECKPOINT, resume=kept is not None, about=about)
+    part = partial(PartCheckpoint, patience=settings.patience)
+    kind = part if trains_part(settings) else Checkpoint
+    checkpoint = kind(out / CHECKPOINT, resume=kept is not None, about=about)
     history, epoch = fit_run(model, batches, data, settings, out, checkpoint, device)
     if is_main_process() and len(history) < settings.recipe.epochs:
         print(
             f"stopped early after epoch {len(history)}: "
             f"no better epoch in the last {settings.patience}"
         )
-    score, counts = test(model, data, settings, device)
+    score, counts, mistakes = test(model, data, settings, device)
     if is_main_process():
-        images = "images and their mirror images" if settings.tta else "images"
+        images = "images, each averaged with its mirror image" if settings.tta else "images"
         print_score(score, counts, f"{images}, with the weights of epoch {epoch}")
+        print_classes(class_table(counts, data.class_names))
         print(f"checkpoint: {checkpoint.path}")
-        draw_results(out, history, counts, data.class_names)
+        draw_results(out, history, counts, data.class_names, mistakes)
         print_end(out, data, settings, score.accuracy)
 
 
 def test(
     model: nn.Module, data: DataLike, settings: RunSettings, device: str
-) -> tuple[Score, Tensor]:
-    """Test a model once, on the test split: its score of all processes and the confusion matrix."""
-    batches = shard_batches(evaluation_batches(data, "test"))
-    return score_classes(with_tta(model, settings), batches, device)
+) -> tuple[Score, Tensor, Mistakes]:
+    """Test a model once, on the test split.
+
+    returns: of all processes, the score, the confusion matrix, and the worst mistakes, with images
+             from 0 to 1
+    """
+    batches = show_progress(shard_batches(evaluation_batches(data, "test")), "test")
+    score, counts, mistakes = score_classes(with_tta(model, settings), batches, device)
+    return score, counts, mistakes.unnormalize(data.mean, data.std)
 
 
 def read_run(
@@ -202,8 +224,9 @@ def read_run(
     about = state["about"]
     settings = kept_settings(checkpoint, about, given)
     args.skip_broken = args.skip_broken or about["skip_broken"]
-    if is_main_process() and settings.keeps_weights:
-        print(check_best(out / RUN_WEIGHTS, state["history"]), end="")
+    # the weights of a part that is trained are in the checkpoint
+    if is_main_process() and settings.keeps_weights and not trains_part(settings):
+        print(check_kept(out / RUN_WEIGHTS, state["history"], settings.patience), end="")
     return settings, about
 
 

@@ -1,6 +1,6 @@
 """Augmentation of a batch, with random numbers for each image.
 
-torchvision's v2 transforms draw them once for the whole batch.
+torchvision's v2 transforms draw them once for all images that they get.
 """
 
 from functools import partial
@@ -154,3 +154,22 @@ def crop(images: Tensor) -> Tensor:
     (B, C, H, W) -> (B, C, H, W)
     """
     return random_crop(images, padding=max(1, images.shape[3] // 16))
+
+
+def augment_photos(images: Tensor) -> Tensor:
+    """Show a part of each photo, mirrored or not, in other colors, and erase a box of every fourth.
+
+    torchvision's transforms, one image at a time. results/README.md says what they are worth.
+    images: (B, C, H, W), from 0 to 1, with C 1 or 3, as the result
+    """
+    from torchvision.transforms import v2  # not above: it takes seconds
+
+    change = v2.Compose(
+        [
+            v2.RandomResizedCrop(images.shape[2:], scale=(0.35, 1)),
+            v2.RandomHorizontalFlip(),
+            v2.ColorJitter(brightness=0.3, contrast=0.3, saturation=0.3),
+            v2.RandomErasing(p=0.25),
+        ]
+    )
+    return torch.stack([change(image) for image in images])

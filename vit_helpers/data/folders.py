@@ -23,6 +23,7 @@ from vit_helpers.data.reading import (
     Listing,
     check_grays,
     count_files,
+    is_said,
     make_splits,
     read_pixels,
 )
@@ -35,7 +36,7 @@ SPLIT_NAMES = {  # accepted names of a split's folder, in any case
 }
 HELD_OUT = 0.15  # fraction of the images for a split that has no folder
 MAX_GIB = 4  # of pixels in memory
-EXACT = "split='exact' (train and shards: --split exact)"
+EXACT = "--split exact of train and shards (in Python: split='exact')"
 
 
 def folder(
@@ -84,7 +85,7 @@ def folder(
         for splits in (("train", "validation"), ("test",))
     )
     data = Data.from_splits(as_text(path.name), train, validation, test, class_names)
-    if white is None:
+    if not is_said(white, reading.white):
         check_grays(pixels)
     return replace(data, seen=seen, tested=tested, white=reading.white)
 
@@ -106,7 +107,7 @@ def find_images(path: Path) -> tuple[tuple[str, ...], Listing]:
     No file is opened.
     """
     if not path.is_dir():
-        raise FileNotFoundError(f"no folder at {shown(path)}")
+        raise FileNotFoundError(f"no folder at {shown(path.absolute())}")
     parts = find_parts(path)
     class_names, files = find_classes(parts.pop("train"))
     listing = {"train": files}
@@ -196,6 +197,8 @@ def draw_splits(files: Files, present: Collection[str], how: str) -> Files:
     how    : "hash" or "exact", see `folder`
     """
     missing = [split for split in ("test", "validation") if split not in present]
+    if how == "exact" and not missing:
+        warnings.warn(f"{EXACT} has no effect: each split has a folder", stacklevel=3)
     drawn = {**files, "train": list[ImageFile]()}
     exact = draw_exactly(files["train"], missing) if how == "exact" else {}
     for file in files["train"]:

@@ -1,5 +1,6 @@
 """One image file: read as RGB whatever its format, or refused with a message that names it."""
 
+import re
 import warnings
 from collections.abc import Sequence
 from io import BytesIO
@@ -18,8 +19,8 @@ T = TypeVar("T", float, NDArray[np.float64])
 WHITE = {"I": (255, 65535, 2**31 - 1), "F": (1, 255)}  # what white may be in PIL's modes of 32 bits
 WHITE_16 = 65535  # in modes of 16 bits
 LEVELS = 16  # gray values that have to be left of 256 when the range is guessed
-WHITE_OPTION = "white=N (a command: --white N)"
-BITS_PER_SAMPLE = 258  # a tag of TIFF
+WHITE_OPTION = "--white N (in Python: white=N)"
+BITS_PER_SAMPLE, PHOTOMETRIC = 258, 262  # tags of TIFF
 SIXTEEN = ("PNG", "PPM")  # formats in which mode I means 16 bits
 MAX_GIB = 2  # of an image file
 MAX_PIXELS = 2**26  # of an image, as 8192 x 8192: a file of a few KB may claim billions
@@ -34,7 +35,7 @@ IMAGE_ENDINGS = (  # of the formats of pictures that Pillow reads; of an animati
 
 
 class GrayRange(NamedTuple):
-    """The gray values of an image with more than 8 bits.
+    """The gray values, or colors, of an image with more than 8 bits.
 
     low, high: the lowest and the highest
     whites   : values that white may have, in ascending order
@@ -76,7 +77,7 @@ def read_bytes(file: str | Path) -> bytes:
             )
         return path.read_bytes()
     except FileNotFoundError:
-        message = f"no picture at {shown(file)}"
+        message = f"no picture at {shown(path.absolute())}"
         if path.is_symlink():
             message += f": it is a link to {shown(path.readlink())}, which does not exist"
         raise FileNotFoundError(message) from None
@@ -102,6 +103,8 @@ def decode(content: bytes, file: str | Path, white: float | None = None) -> Imag
         with Image.open(BytesIO(content)) as picture:
             check_pixels(picture.size)
             mode, bits = gray_mode(picture), declared_bits(picture)
+            if has_wide_colors(picture):
+                check_wide_colors(picture, white)
             ImageOps.exif_transpose(picture, in_place=True)
             return to_rgb(picture, mode, white, bits)
     except (_UnknownRangeError, _TooLargeError) as error:
@@ -135,6 +138,8 @@ def measure_grays(file: Path, content: bytes | None = None) -> GrayRange | None:
         with Image.open(file if content is None else BytesIO(content)) as picture:
             check_pixels(picture.size)
             mode, bits = gray_mode(picture), declared_bits(picture)
+            if has_wide_colors(picture):
+                return measure_wide_colors(picture, shown(file))
             if mode is None:
                 return None
             values = np.asarray(picture)
@@ -150,6 +155,43 @@ def gray_mode(picture: Image.Image) -> str | None:
     if picture.mode == "I" and picture.format in SIXTEEN:
         return "I;16"
     return picture.mode if picture.mode in WHITE or picture.mode.startswith("I;16") else None
+
+
+def has_wide_colors(picture: Image.Image) -> bool:
+    """Say whether a file that was just opened has colors of 16 bits.
+
+    Pillow reads the upper 8 of them, and of a gray image with alpha.
+    """
+    for codec, _, _, args in picture.tile[:1]:
+        raw_mode = args[0] if isinstance(args, tuple) and args else args
+        return bool(re.search("SGI16|;16[BLN]", f"{codec} {raw_mode}")) and not gray_mode(picture)
+    return False
+
+
+def measure_wide_colors(picture: Image.Image, source: str = "the image") -> GrayRange:
+    """Measure colors of 16 bits as gray values are.  What is read as 0 may be up to 255."""
+    extrema = picture.convert("RGB").getextrema()
+    lows, highs = zip(*extrema, strict=True)
+    return GrayRange(257.0 * min(lows), max(255.0, 257.0 * max(highs)), (WHITE_16,), source)
+
+
+def check_wide_colors(picture: Image.Image, white: float | None) -> None:
+    """Raise `_UnknownRangeError` if colors of 16 bits have another white than 65535.
+
+    Too few of their bits are read for that.
+    """
+    if white is None:
+        white = choose_white([measure_wide_colors(picture)])
+    if white != WHITE_16:
+        raise _UnknownRangeError(
+            f"of colors of 16 bits the upper 8 are read, which needs white to be {WHITE_16}, "
+            f"but it is {white:g}: save the image with 8 bits"
+        )
+
+
+def is_inverted(picture: Image.Image) -> bool:
+    """Say whether 0 is white in a TIFF of gray values, which Pillow obeys for 8 bits alone."""
+    return getattr(picture, "tag_v2", {}).get(PHOTOMETRIC) == 0
 
 
 def declared_bits(picture: Image.Image) -> int:
@@ -244,6 +286,8 @@ def gray_to_rgb(
     if not (low >= 0 and high <= white):  # as for NaN
         raise _UnknownRangeError(f"gray values from {low:g} to {high:g}, but white is {white:g}")
     gray = to_8_bits(values, white, bits)
+    if is_inverted(picture):
+        gray = 255 - gray
     transparent = picture.info.get("transparency")
     if isinstance(transparent, int):  # the one value that is
         gray[values == transparent] = 255

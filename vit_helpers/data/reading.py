@@ -33,7 +33,7 @@ R = TypeVar("R")
 THREADS = 8  # at most; more wait for Python's lock
 NAMED = 10  # broken files in a message
 SHORT = 4  # bytes of a sha256 by which a run knows the images that it has seen
-SKIP = "skip_broken (train and shards: --skip-broken)"
+SKIP = "--skip-broken of train and shards (in Python: skip_broken=True)"
 
 
 class ImageFile(NamedTuple):
@@ -201,6 +201,21 @@ def read_pixels(
         cache.write([sha256 for _, sha256 in files[narrow]], pixels[narrow])
     check_broken(reading.errors, count, skip_broken)
     return reading, pixels
+
+
+def is_said(white: float | None, used: float | None) -> bool:
+    """Return whether white is said, and not found; warn if it is said in vain.
+
+    used: what was read as white; None if there was no need.  255 is what white is in 8 bits
+    """
+    if white is None or used is not None or white == 255:
+        return white is not None
+    warnings.warn(
+        f"white is said to be {white:g}, but has no effect: no image has gray values of more "
+        "than 8 bits",
+        stacklevel=3,
+    )
+    return False
 
 
 def check_grays(images: Iterable[Pixels]) -> None:

@@ -29,6 +29,7 @@ from vit_helpers.data.reading import (
     check_broken,
     check_grays,
     count_files,
+    is_said,
     map_files,
     read_files,
     read_image,
@@ -156,7 +157,7 @@ def write_shards_of_folder(
         shape = (3, image_size, image_size)
         mean, std = measure_shards(new, entries["train"], len(class_names), shape)
         check_std(str(source), std)
-        if white is None:
+        if not is_said(white, reading.white):
             check_grays(
                 np.array(Image.open(io.BytesIO(fetch(row)))) for row in range(len(starts) - 1)
             )

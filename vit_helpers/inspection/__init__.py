@@ -7,7 +7,13 @@ from vit_helpers.inspection.attention_maps import (
     prefix_tokens,
 )
 from vit_helpers.inspection.deletion import cover_largest, survival
-from vit_helpers.inspection.features import filters, occlusion, position_similarity, token_layers
+from vit_helpers.inspection.features import (
+    filters,
+    occlusion,
+    position_similarity,
+    principal_components,
+    token_layers,
+)
 from vit_helpers.inspection.grad_cam import (
     grad_cam,
     integrated_gradients,
@@ -33,6 +39,7 @@ __all__ = [
     "pixel_gradients",
     "position_similarity",
     "prefix_tokens",
+    "principal_components",
     "rollout",
     "survival",
     "token_layers",

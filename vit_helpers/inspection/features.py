@@ -36,6 +36,24 @@ def filters(model: ViT, n: int) -> Tensor:
     return components[:n].unflatten(1, (C, P, P))
 
 
+def principal_components(tokens: Tensor, n: int = 3) -> Tensor:
+    """How far each token lies along the n directions in which tokens differ most.
+
+    The directions are those of all images together. The sign of each is arbitrary: here the number
+    with the largest size is positive.
+    tokens : (B, N, D), without the class token and registers
+    returns: (B, N, n), in the order of the variance; each has the mean 0
+    raises : ValueError if there are not n
+    """
+    x = tokens.flatten(0, 1).detach()
+    if not 1 <= n <= min(x.shape):
+        raise ValueError(f"{x.shape[0]} tokens of {x.shape[1]} numbers have no {n} components")
+    _, _, directions = torch.linalg.svd(x - x.mean(dim=0), full_matrices=False)
+    scores = (x - x.mean(dim=0)) @ directions[:n].T  # (B*N, n)
+    largest = scores.gather(0, scores.abs().argmax(dim=0, keepdim=True))
+    return (scores * largest.sign()).unflatten(0, tokens.shape[:2])
+
+
 @torch.no_grad()
 def token_layers(model: ViT, images: Tensor) -> list[Tensor]:
     """The tokens before the first block and after each, not normalized: L + 1 tensors (B, T, D)."""

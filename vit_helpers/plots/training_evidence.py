@@ -1,4 +1,4 @@
-"""Notebook 07, further: Muon, mistakes, calibration, a CNN beside the ViT, and which fix works."""
+"""Notebook 07, further: Muon, mistakes, calibration, a CNN, fixes, and which weights to keep."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
@@ -242,4 +242,30 @@ def draw_interaction(
         fig,
         "Accuracy by what is decayed and how, on three data sets, beside training without decay.",
         f"Two lines in a panel, from {' to '.join(' '.join(x.split()) for x in levels)}. {said}.",
+    )
+
+
+def draw_kept(gains: Mapping[str, Sequence[float]]) -> Picture:
+    """Draw what each rule for keeping weights gains over the last ones, the mean over all kinds.
+
+    gains: {rule: its gain in accuracy for each kind of training}, drawn in points
+    """
+    fig, ax = style.new_figure(9, 0.55 * len(gains) + 1.3)
+    title = "No rule is clearly better than keeping the last weights"
+    style.style_axes(ax, title, "accuracy on new images, less that of the last weights (points)")
+    ax.axvline(0, color=style.LINE, linewidth=1)
+    means = {rule: 100 * sum(values) / len(values) for rule, values in gains.items()}
+    for y, (rule, values) in enumerate(gains.items()):
+        points = [100 * value for value in values]
+        ax.plot(points, [y] * len(points), "o", color=style.SERIES[0], markersize=5, alpha=0.5)
+        ax.plot(means[rule], y, "d", color=style.SERIES[2], markersize=10)
+        ax.text(1.1, y, f"mean {with_sign(means[rule])}", **NAME)
+    ax.set_yticks(range(len(gains)), list(gains))
+    ax.set(ylim=(len(gains) - 0.5, -0.5), xlim=(min(map(min, gains.values())) * 100 - 0.4, 2.2))
+    said = ", ".join(f"{rule} {mean:+.1f}" for rule, mean in means.items())
+    return Picture(
+        fig,
+        "What rules for keeping weights gain over the last weights, by kind of training.",
+        f"A row for each rule, with a dot for each kind of training and a diamond for the mean. "
+        f"Means in points: {said}.",
     )

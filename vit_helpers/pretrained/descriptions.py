@@ -151,8 +151,10 @@ def warn_of_assumptions(name: str, model: ViT, preprocess: Preprocess) -> None:
     """Warn, in one line, of what is assumed of weights that come without a description."""
     config = model.config
     outputs = f", one of {config.num_classes:,} unnamed classes" if config.num_classes else ""
+    pooled = "the class token" if config.pool == "cls" else "the mean of the patches"
     warnings.warn(
         f"{name} has no description; assumed: {assumed_preprocess(preprocess)}, "
-        f"{config.num_heads} heads, exact GELU, norms with eps {config.norm_eps:g}{outputs}",
+        f"{config.num_heads} heads, exact GELU, norms with eps {config.norm_eps:g}, "
+        f"output from {pooled}{outputs}",
         stacklevel=3,
     )

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple, Self
+from zipfile import is_zipfile
 
 import torch
 from PIL.Image import Image
@@ -28,6 +29,7 @@ from vit_helpers.vit import OWN_BLOCKS, ViT, ViTConfig
 
 PARTS = ("config", "preprocess", "class_names")
 CONSTRUCTORS = ("scalar", "_reconstruct")  # of numpy's scalars and arrays
+PART = "part"  # the note of a file that has only what was trained, the head or LoRA
 SEAL = "sha256"  # the note of a checksum, which most of the files in `weights/` lack
 # the names of weights in a checkpoint: averaged ones, which are better, before those they average
 AVERAGED = ("state_dict_ema", "model_ema", "ema", "teacher")
@@ -43,6 +45,7 @@ HARMLESS = (
 )
 
 
+QUANTIZED = (torch.int8, torch.uint8, torch.qint8, torch.quint8)
 MAX_TOKENS = 2**16  # of an image, as a file may ask for
 MAX_RATIO = 4  # memory of the tensors in a file, times its size
 MAX_RESIZE = 8  # times the side of the crop: what a file may ask for
@@ -116,7 +119,23 @@ def save_weights(
     }
     path.parent.mkdir(parents=True, exist_ok=True)
     with write_aside(path) as aside:
-        aside.write_bytes(save(state, notes | {SEAL: tensor_digest(state, notes)}))
+        write_sorted(aside, save(state, notes | {SEAL: tensor_digest(state, notes)}))
+
+
+def write_sorted(path: Path, content: bytes) -> None:
+    """Write a safetensors file with its notes in the order of their names, so that equal are equal.
+
+    `save` puts them in another order each time.
+    """
+    start = 8  # bytes that hold the length of the header
+    end = start + int.from_bytes(content[:start], "little")
+    header = json.loads(content[start:end])
+    header["__metadata__"] = dict(sorted(header["__metadata__"].items()))
+    text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
+    text = text.ljust(-(-len(text) // start) * start)  # aligned, as the tensors have to be
+    with path.open("wb") as file:
+        file.write(len(text).to_bytes(start, "little") + text)
+        file.write(memoryview(content)[end:])
 
 
 @contextmanager
@@ -135,8 +154,8 @@ def read_notes(path: str | Path) -> dict[str, str]:
 
     raises: FileNotFoundError; ValueError if it is of another kind
     """
-    if not Path(path).is_file():
-        raise FileNotFoundError(f"no weights at {path}")
+    if not (path := Path(path)).is_file():
+        raise FileNotFoundError(f"no weights at {shown(path.absolute())}")
     try:
         with safe_path(path) as safe, safe_open(safe, "pt") as file:
             return file.metadata() or {}
@@ -165,7 +184,9 @@ def load_pickle(path: Path) -> Any:
 
     In place of `HARMLESS` objects come those of `Ignored`.
     """
-    with torch.serialization.safe_globals([(Ignored, name) for name in HARMLESS]):
+    harmless = torch.serialization.safe_globals([(Ignored, name) for name in HARMLESS])
+    with harmless, warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Detected pickle protocol")  # the error says more
         return torch.load(path, map_location="cpu", weights_only=True)
 
 
@@ -245,16 +266,22 @@ def read_state(path: Path) -> dict[str, Tensor]:
     """Read the tensors of a file by name, as float32, wherever they are inside it.
 
     Names come without the prefix of a wrapper. A warning says what is left out.
-    raises: ValueError if reading them would run code, or there are none; FileNotFoundError
+    raises: ValueError if reading them would run code, if there are none, or if they are quantized;
+            FileNotFoundError
     """
     if not path.is_file():
-        raise FileNotFoundError(f"no weights at {path}")
+        raise FileNotFoundError(f"no weights at {shown(path.absolute())}")
     shard = re.search(r"-of-0*(\d+)$", path.stem)
     if shard and int(shard[1]) > 1:
         raise ValueError(
             f"{path} is one of {shard[1]} files of a model: give the folder, {path.parent}"
         )
     content = load_content(path)
+    if path.suffix == ".safetensors" and (part := read_notes(path).get(PART)):
+        raise ValueError(
+            f"{path} has only the weights that --tune {part} trained; "
+            f"the whole model is in the same folder: give {path.parent}"
+        )
     if isinstance(content, Mapping) and {"history", "recipe"} <= content.keys():
         raise ValueError(
             f"{path} is a checkpoint to resume from; "
@@ -273,7 +300,18 @@ def read_state(path: Path) -> dict[str, Tensor]:
             f"{shown(path)}: left out are {len(left_out)} tensors beside the model: {names}",
             stacklevel=2,
         )
+    check_not_quantized(path, state)
     return {key: value.float() for key, value in state.items()}
+
+
+def check_not_quantized(path: Path, state: Mapping[str, Tensor]) -> None:
+    """Raise ValueError if matrices are bytes, which mean nothing without their scale."""
+    for name, weight in state.items():
+        if weight.ndim > 1 and weight.dtype in QUANTIZED:
+            raise ValueError(
+                f"{path} has quantized weights, {shown(name)} of {weight.dtype}, which are not "
+                "read: save the model as it was before (float32, float16 or bfloat16)"
+            )
 
 
 def check_memory(path: Path, claimed: int) -> None:
@@ -291,12 +329,19 @@ def load_content(path: Path) -> Any:
     try:
         return load_tensors(path) if path.suffix == ".safetensors" else load_pickle(path)
     except Exception as error:  # torch and safetensors raise many kinds here
+        way_out = (
+            "If you trust whoever made the file, torch.load(PATH, weights_only=False) reads it, "
+            "and torch.save(STATE_DICT, NEW) saves the weights alone"
+        )
         if code := re.search(r"GLOBAL (\S+)", str(error)):
             raise ValueError(
                 f"{path} contains pickled objects, which could run code: save only the "
-                f"state_dict(). One is {shown(code[1])}. If you trust whoever made the file, "
-                "torch.load(PATH, weights_only=False) reads it, and torch.save(STATE_DICT, NEW) "
-                "saves the weights alone"
+                f"state_dict(). One is {shown(code[1])}. {way_out}"
+            ) from error
+        if "Unsupported operand" in str(error) and is_zipfile(path):  # as torch.save writes
+            raise ValueError(
+                f"{path} was saved with another pickle protocol than torch's own, 2, which cannot "
+                f"be read without running code. {way_out}"
             ) from error
         raise ValueError(
             f"{path} is truncated, damaged or not a file of weights: {type(error).__name__}"
@@ -306,7 +351,8 @@ def load_content(path: Path) -> Any:
 def find_state(content: Any, path: Path) -> dict[str, Tensor]:
     """Take a state dict out of the dicts around it; it is empty if there is none.
 
-    Of averaged and plain weights the averaged are taken, as by timm, and a warning says so.
+    Of averaged and plain weights the averaged are taken, as by timm, and a warning says so, as it
+    names whatever else is there.
 
     >>> list(find_state({"epoch": 3, "state_dict": {"cls_token": torch.zeros(1)}}, Path("a.pth")))
     ['cls_token']
@@ -318,10 +364,12 @@ def find_state(content: Any, path: Path) -> dict[str, Tensor]:
     if not inside:
         return {plain_name(str(name)): w for name, w in content.items() if isinstance(w, Tensor)}
     name, *others = inside
-    if name in AVERAGED and others:
+    others += [str(key) for key, w in content.items() if isinstance(w, Tensor) and w.ndim]
+    if others:
+        kind = "averaged weights" if name in AVERAGED else "weights"
         warnings.warn(
-            f"{shown(path)} has averaged weights, {name}, which are read, and others, "
-            f"{', '.join(others)}, which are not",
+            f"{shown(path)} has {kind}, {name}, which are read, and others, "
+            f"{', '.join(map(shown, others[:5]))}, which are not",
             stacklevel=2,
         )
     return inside[name]

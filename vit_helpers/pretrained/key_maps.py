@@ -206,12 +206,13 @@ def to_our_shapes(state_dict: StateDict) -> dict[str, Tensor]:
 def recognize(state: StateDict, source: object) -> str:
     """Find the library whose layout all names of a state dict are in.
 
-    raises: ValueError with the library whose layout is nearest, and the names that are not in it
+    raises: ValueError with the library whose layout is nearest, and the names that are not in it;
+            with all libraries if most names are in none
     """
     unknown = {library: unknown_keys(state, library) for library in KEY_MAPS}
     library = min(unknown, key=lambda name: len(unknown[name]))
     others = unknown[library]
-    if len(others) == len(state):
+    if 2 * len(others) > len(state):
         raise ValueError(
             f"{source} has names of no known layout, {', '.join(KEY_MAPS)}: {', '.join(others[:5])}"
         )

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -52,6 +53,12 @@ ODD = "is damaged, or describes another kind of model"
 FILES = (".safetensors", ".npz", ".pth", ".pt", ".bin", ".ckpt", ".tar")
 TIMM_POOLS = {"token": "cls", "avg": "avg", "map": "map"}  # {its global_pool: our pool}
 NORM_EPS = {"Hugging Face": 1e-12}  # of a library's layer norms, where it is not 1e-6
+# of names in each library
+FORMS = {
+    "torchvision": r"vit_[blh]_\d+",
+    "timm": r"(vit|deit3?)_\w+(\.\w+)?",
+    "huggingface": r"[\w.-]+/(vit|deit|dino|siglip)[\w.-]*",
+}
 
 
 def load_pretrained(
@@ -116,8 +123,8 @@ def load_by_kind(
     if library not in LIBRARIES or not rest:
         names = ", ".join(f"{library}:NAME" for library in LIBRARIES)
         raise ValueError(
-            f"unknown weights {str(name)!r}, known: {names}, the folder of a run, "
-            f"PATH{', PATH'.join(FILES)}"
+            f"unknown weights {str(name)!r}{guess_source(str(name))}, known: {names}, "
+            f"the folder of a run, PATH{', PATH'.join(FILES)}"
         )
     try:
         return LIBRARIES[library](rest)
@@ -127,10 +134,26 @@ def load_by_kind(
         ) from error
 
 
+def guess_source(name: str) -> str:
+    """Say what may be meant by a name without its source, for a message; empty if nothing is known.
+
+    >>> guess_source("vit_b_16"), guess_source("vit_base_patch16_224")
+    (' (did you mean torchvision:vit_b_16?)', ' (did you mean timm:vit_base_patch16_224?)')
+    """
+    if (OURS / f"{Path(name).name}.safetensors").is_file():
+        return f" (did you mean ours:{Path(name).name}?)"
+    for library, form in FORMS.items():
+        if re.fullmatch(form, name):
+            return f" (did you mean {library}:{name}?)"
+    if Path(name).name != name:
+        return f" (there is no {shown(Path(name).absolute())})"
+    return ""
+
+
 def find_file(name: str | Path) -> Path:
     """Find the file of weights that a name stands for; the name as a path if it is not one.
 
-    Names are "ours:NAME", and the folder of a run, for the weights of its best epoch.
+    Names are "ours:NAME", and the folder of a run, for the weights that it keeps.
     """
     library, _, rest = str(name).partition(":")
     stored = OURS / f"{rest}.safetensors"

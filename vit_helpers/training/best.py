@@ -1,4 +1,4 @@
-"""The best epoch of a run, whose weights are kept; early stopping; and the history as a table."""
+"""The epoch whose weights a run keeps; early stopping; and the history as a table."""
 
 from collections.abc import Callable, Sequence
 from os import PathLike
@@ -33,19 +33,33 @@ def rank(epoch: Epoch) -> tuple[float, float]:
     return score.accuracy, -score.loss
 
 
-class KeepBest(Callback):
-    """Calls save(weights, epoch) in the main process after every epoch that is the best so far.
+def kept_epoch(history: Sequence[Epoch], patience: int | None) -> int:
+    """Return the number of the epoch whose weights a run keeps: the last; with patience, the best.
+
+    The epoch that is best on a small validation split is mostly a lucky one. In 50 trainings, whose
+    learning rates fell to 0, no rule for choosing an epoch was better than the last
+    (results/keeping.csv). A run that waits for a better epoch ends before its rate has fallen.
+    patience: as for `EarlyStopping`
+    """
+    return len(history) if patience is None else best_epoch(history)
+
+
+class KeepWeights(Callback):
+    """Calls save(weights, epoch) in the main process after every epoch that is the one to keep.
 
     weights: the whole state dict, on the CPU.  Give it to `fit` before its `Checkpoint`, so that
-    what a checkpoint counts as the best epoch has been saved.
+    what a checkpoint counts as the kept epoch has been saved.
+    patience: as for `kept_epoch`
     """
 
-    def __init__(self, save: Callable[[dict[str, Tensor], Epoch], object]) -> None:
-        self.save = save
+    def __init__(
+        self, save: Callable[[dict[str, Tensor], Epoch], object], patience: int | None = None
+    ) -> None:
+        self.save, self.patience = save, patience
 
     def on_epoch_end(self, run: Run) -> None:
         epoch = run.history[-1]
-        if best_epoch(run.history) != epoch.number:
+        if kept_epoch(run.history, self.patience) != epoch.number:
             return
         # in every process: a sharded model is gathered from all
         weights = full_state_dict(run.model)

@@ -16,7 +16,14 @@ from typing import Any
 
 import torch
 
-from vit_helpers._files import error_cause, load_sealed, make_parent, save_sealed, write_aside
+from vit_helpers._files import (
+    error_cause,
+    load_sealed,
+    make_parent,
+    save_sealed,
+    shown,
+    write_aside,
+)
 from vit_helpers.distributed import (
     full_optimizer_state_dict,
     full_state_dict,
@@ -53,16 +60,23 @@ class Checkpoint(Callback):
     def on_fit_start(self, run: Run) -> None:
         prepare(self.path, run.recipe, self.about)
         if self.resume:
-            restore(load_checkpoint(self.path), run)
+            self.put_back(load_checkpoint(self.path), run)
 
     def on_epoch_end(self, run: Run) -> None:
-        # gathered in every process, since each has a part of a sharded model
-        model, optimizer = full_state_dict(run.model), full_optimizer_state_dict(run.optimizer)
-        if not is_main_process():
-            return
-        state = {
-            "model": model,
-            "optimizer": optimizer,
+        # in every process, since each has a part of a sharded model
+        state = self.collect(run)
+        if is_main_process():
+            save_file(self.path, state)
+
+    def put_back(self, state: State, run: Run) -> None:
+        """Give a run the state of a file, see `restore`."""
+        restore(state, run)
+
+    def collect(self, run: Run) -> State:
+        """Return the state of a run for the file."""
+        return {
+            "model": full_state_dict(run.model),
+            "optimizer": full_optimizer_state_dict(run.optimizer),
             "schedule": run.schedule.state_dict(),
             "random": {"cpu": torch.get_rng_state(), "cuda": torch.cuda.get_rng_state_all()},
             "recipe": asdict(run.recipe),
@@ -70,7 +84,6 @@ class Checkpoint(Callback):
             "history": [epoch.to_row() for epoch in run.history],
             "about": self.about or {},
         }
-        save_file(self.path, state)
 
 
 def prepare(path: Path, recipe: Recipe, about: State | None) -> None:
@@ -112,7 +125,7 @@ def load_checkpoint(path: str | PathLike[str]) -> State:
     file = Path(path)
     hint = hint_older(file)
     if not file.is_file():
-        raise FileNotFoundError(f"no checkpoint at {file}{hint}")
+        raise FileNotFoundError(f"no checkpoint at {shown(file.absolute())}{hint}")
     try:
         state = load_sealed(file)
     except Exception as error:  # torch raises many kinds: RuntimeError, EOFError, UnpicklingError

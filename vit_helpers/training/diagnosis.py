@@ -79,6 +79,8 @@ def diagnose(
         answered.add("labels")
     if score_of(last).loss >= RISEN * score_of(best).loss:
         answered.add("risen")
+    if not score_of(last).largest_class > RARE:
+        answered.add("even")
     texts = [ADVICE[symptom]["seen"]]
     texts += [text for name, text in ADVICE[symptom]["advice"] if name not in answered]
     advice = " ".join(text if text.endswith("?") else f"{text}." for text in texts)

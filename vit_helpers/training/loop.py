@@ -66,7 +66,8 @@ def fit(
         batches = show_progress(train, f"epoch {number} of {recipe.epochs}")
         epoch = train_epoch(run, batches, device, callbacks)
         if validation is not None:
-            score = evaluate(run.model, validation, device, recipe.label_smoothing)
+            seen = show_progress(validation, "validation")
+            score = evaluate(run.model, seen, device, recipe.label_smoothing)
             epoch = replace(epoch, validation=score)
         run.history.append(epoch)
         for callback in callbacks:
@@ -104,10 +105,10 @@ def train_epoch(
     return Epoch(len(run.history) + 1, score, lr=lr, images_per_second=score.images / seconds)
 
 
-def show_progress(batches: SizedBatches, title: str) -> Iterable[Batch]:
+def show_progress(batches: Iterable[Batch], title: str) -> Iterable[Batch]:
     """Return the batches, with a progress bar where the first process has a terminal."""
     disable = None if is_main_process() else True  # None: unless there is a terminal
-    bar: Iterable[Batch] = tqdm(batches, desc=title, leave=False, disable=disable)
+    bar: Iterable[Batch] = tqdm(batches, desc=title, unit="step", leave=False, disable=disable)
     return bar
 
 

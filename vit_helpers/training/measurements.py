@@ -207,5 +207,6 @@ def print_epoch(epoch: Epoch) -> None:
     train, score = epoch.train, epoch.validation or UNKNOWN
     learning = f"epoch {epoch.number:3d}  loss {train.loss:.3f}  accuracy {train.accuracy:.3f}"
     validation = f"validation loss {score.loss:.3f}  accuracy {score.accuracy:.3f}"
-    speed = f"lr {epoch.lr:.1e}  {epoch.images_per_second:,.0f} images/s"
-    print(f"{learning}  {validation}  {speed}")
+    speed = epoch.images_per_second
+    digits = 1 if speed < 10 else 0
+    print(f"{learning}  {validation}  lr {epoch.lr:.1e}  {speed:,.{digits}f} images/s")

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from vit_helpers._validate import check_choice, check_int, to_2tuple
 from vit_helpers.data import Data, load, subset
 from vit_helpers.data.augment import (
+    augment_photos,
     crop,
     cutmix,
     flip_crop,
@@ -51,10 +52,11 @@ AUGMENT = {
     "flip": random_flip,
     "flip_crop": flip_crop,
     "erase": random_erase,
+    "photos": augment_photos,
     "none": None,
 }
 # Of these, those that turn left into right, which changes what digits and letters mean
-MIRRORS = ("flip", "flip_crop")
+MIRRORS = ("flip", "flip_crop", "photos")
 MIX: dict[str, Callable[..., tuple[Tensor, Tensor]] | None] = {
     "mixup": mixup,
     "cutmix": cutmix,
@@ -64,6 +66,9 @@ TUNE = ("full", "head", "lora")
 SHAPE = {f.name for f in fields(ViTConfig)}
 RECIPE = {f.name for f in fields(Recipe)}
 SIZE = {"embed_dim", "depth", "num_heads"}  # what a size of the model stands for
+# What a CNN has none of; image_size, in_chans and num_classes are of the data
+OF_VIT = SHAPE - {"image_size", "in_chans", "num_classes"}
+OF_VIT |= {"model", "size", "patch", "norm", "token_lr_mult"}
 
 
 def name_sides(error: ValueError, image_size: tuple[int, int]) -> ValueError:
@@ -90,15 +95,16 @@ class RunSettings:
     batch_size: images per step
     images    : how many training images; None for all
     repeat    : how often each comes in an epoch
-    augment   : "affine", "crop", "flip", "flip_crop", "erase" or "none"
+    augment   : "affine", "crop", "flip", "flip_crop", "erase", "photos" or "none"
     mix       : "mixup", "cutmix" or "none"
     tta       : whether testing also uses the mirror images (`FlipTTA`)
     seed      : of all random numbers
     patience  : stop after this many epochs without a better one in validation; None for never
     weights   : a trained model to start from, as for `load_pretrained`, which determines the shape;
                 None for none
-    tune      : "full" trains all its weights, "head" only a new head, "lora" updates of this `rank`
-                and the head
+    tune      : "full" trains all its weights, "head" only a new head (`train` then augments each
+                image a few times, and repeats these views), "lora" updates of this `rank` and the
+                head
     raises    : ValueError or TypeError naming what does not fit
 
     >>> RunSettings.from_dict({"lr": 1e-3, "depth": 4}).replace(epochs=3)
@@ -160,6 +166,21 @@ class RunSettings:
                 "leave out what sets it"
             )
 
+    def check_effect(self, names: Iterable[str]) -> None:
+        """Raise ValueError if a setting among these, which somebody gave, changes nothing here."""
+        idle = {"width": "the width of a ViT is embed_dim"}
+        if self.network == "cnn":
+            idle = dict.fromkeys(OF_VIT, "a CNN has only a width")
+        if self.tune != "lora":
+            idle["rank"] = "only the updates of tune=lora have one"
+        if self.weights is None:
+            idle["tune"] = "there are no weights to fine-tune"
+        elif self.tune != "full":
+            idle["token_lr_mult"] = f"tune={self.tune} trains no tokens"
+        for name in names:
+            if name in idle:
+                raise ValueError(f"{name} has no effect: {idle[name]}")
+
     @cached_property
     def config(self) -> ViTConfig:
         """The architecture of a ViT; `make_network` adds what is known with the data.
@@ -191,7 +212,8 @@ class RunSettings:
         return (
             f"augmentation {self.augment}{mix} (images are {mirrored}); "
             f"{recipe.optimizer}, learning rate {recipe.lr:g}, {recipe.schedule}, "
-            f"{recipe.epochs} epochs, batches of {self.batch_size}"
+            f"{recipe.epochs} epoch{'s' if recipe.epochs > 1 else ''}, "
+            f"batches of {self.batch_size}"
         )
 
     def __repr__(self) -> str:
@@ -206,7 +228,8 @@ class RunSettings:
         """
         known = {f.name for f in fields(cls)} - {"shape", "recipe"} | SHAPE | RECIPE
         if unknown := sorted(settings.keys() - known):
-            matches = [get_close_matches(name, known, n=1) for name in unknown]
+            # 0.75: a misspelling, while class_weights and drop_path are other things
+            matches = [get_close_matches(name, known, n=1, cutoff=0.75) for name in unknown]
             near = [repr(match[0]) for match in matches if match]
             meant = f" (did you mean {' and '.join(near)}?)" if near else ""
             raise ValueError(
@@ -218,8 +241,13 @@ class RunSettings:
         return cls(shape=shape, recipe=Recipe(**recipe), **own)
 
     def replace(self, **changes: Any) -> "RunSettings":
-        """Return these settings with some changed, by name."""
-        return self.from_dict({**self.to_dict(), **changes})
+        """Return these settings with some changed, by name.
+
+        raises: ValueError for a change without effect, see `check_effect`
+        """
+        settings = self.from_dict({**self.to_dict(), **changes})
+        settings.check_effect(changes)
+        return settings
 
     def to_dict(self) -> dict[str, Any]:
         """Return every setting by name, a plain dict that `from_dict` reads."""
@@ -247,7 +275,8 @@ def preset(data: str, **changes: Any) -> RunSettings:
     For "shards:PATH" they are those of what is inside. With `weights` among the changes, the
     settings for fine-tuning in presets.toml replace those of the data set.
     changes: as for `override`
-    raises : ValueError for a size, patch side or model beside weights
+    raises : ValueError for a size, patch side or model beside weights, and for a change without
+             effect
     """
     name = str(data).partition(":")[0]
     if name == "shards":
@@ -265,7 +294,9 @@ def preset(data: str, **changes: Any) -> RunSettings:
     elif given := sorted(changes.keys() & {"tune", "rank"}):
         names = ", ".join(given)
         raise ValueError(f"{names}: there is nothing to fine-tune without weights (--weights)")
-    return RunSettings.from_dict(override({"data": data, **declared}, changes))
+    settings = RunSettings.from_dict(override({"data": data, **declared}, changes))
+    settings.check_effect(changes)
+    return settings
 
 
 def override(settings: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -352,8 +383,8 @@ def load_data(
     return data
 
 
-def make_batches(data: Data, settings: RunSettings) -> Any:
-    """Make the training batches of a run, shuffled and augmented.
+def make_batches(data: Data, settings: RunSettings, shuffle: bool = True) -> Any:
+    """Make the training batches of a run, augmented, and shuffled unless they shall not be.
 
     raises: ValueError if `images` or `repeat` would change a stream
     """
@@ -367,7 +398,7 @@ def make_batches(data: Data, settings: RunSettings) -> Any:
         data = replace(data, train=subset(data.train, rows))
     mix, augment = MIX[settings.mix], AUGMENT[settings.augment]
     mix = mix and partial(mix, num_classes=len(data.class_names))
-    return data.batches("train", settings.batch_size, shuffle=True, augment=augment, mix=mix)
+    return data.batches("train", settings.batch_size, shuffle=shuffle, augment=augment, mix=mix)
 
 
 def make_network(data: Data, settings: RunSettings) -> nn.Module:

@@ -1,0 +1,52 @@
+"""Which augmentation photos get: effects paired by seed, and a training of a moment."""
+
+import pandas as pd
+import pytest
+import torch
+
+from tools.experiments import folder_runs, photo_augmentation
+from vit_helpers.data import Data, Split
+
+
+def row(augment, seed, accuracy):
+    return {"case": "a case", "augment": augment, "seed": seed, "accuracy": accuracy}
+
+
+def test_effects_are_paired_by_seed_in_points():
+    rows = [
+        row("crop", 0, 0.5),
+        row("crop", 1, 0.7),
+        row("photos", 1, 0.73),
+        row("photos", 0, 0.51),
+    ]
+    (line,) = photo_augmentation.summarize(pd.DataFrame(rows)).to_dict("records")
+    assert line == {"case": "a case", "seeds": 2, "crop": "0.600", "photos": "+2.0 (1.0)"}
+
+
+@pytest.fixture
+def few_photos(monkeypatch):
+    """400 images of two classes in each split instead of CIFAR-10, read once"""
+    torch.manual_seed(0)
+    part = Split(torch.rand(400, 3, 32, 32), torch.arange(400) % 2)
+    data = Data.from_splits("few", part, part, part, ["cat", "dog"])
+    monkeypatch.setattr(folder_runs, "load_all", lambda *_: data)
+    monkeypatch.setattr(folder_runs, "NEW", 150)
+    case = {"photos": 20, "classes": ["dog", "cat"], "image_size": 32, "patch": 16, "epochs": 1}
+    monkeypatch.setitem(folder_runs.CASES, "a moment", case)
+
+
+@pytest.mark.parametrize("augment", photo_augmentation.CANDIDATES)
+def test_a_training_is_evaluated_on_new_photos(few_photos, augment):
+    row = photo_augmentation.train_once("cifar10", "float32", "a moment", augment, seed=0)
+    assert row["train_images"] == 14 and row["new_images"] == 150
+    assert 0 <= row["accuracy"] <= 1
+
+
+def test_what_chooses_shares_no_new_photo_with_what_is_reported(few_photos):
+    case = folder_runs.CASES["a moment"]
+    parts = [
+        {image.numpy().tobytes() for image in data.test.pixels}
+        for part in (0, 1)
+        for _, data in [folder_runs.settings_and_data(case, "cifar10", seed=0, part=part)]
+    ]
+    assert len(parts[0]) == len(parts[1]) == 150 and not parts[0] & parts[1]
