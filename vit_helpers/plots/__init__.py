@@ -21,6 +21,7 @@ two:
 09 pretrained, pretrained_further
 10 ablation, ablation_errors
 11 scaling, scaling_distributed, scaling_evidence
+12 since_2020
 
 animation  : the moving picture of the README, of which notebook 08 shows a moment
 explorer   : what the widgets of `vit_helpers.live` show first

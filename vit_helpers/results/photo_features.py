@@ -79,6 +79,17 @@ def read_position_similarity() -> dict[tuple[int, int], Tensor]:
     return dict(zip(places, cosines.unflatten(1, (side, side)), strict=True))
 
 
+def read_token_norms(photo: str) -> Tensor:
+    """The lengths of all tokens after each of 12 blocks, class token first: (12, N + 1)"""
+    check_choice("photo", photo, PHOTOS)
+    return from_8_bits(load_file(FEATURES), f"{photo}.norms").T
+
+
+def read_layer_scales() -> Tensor:
+    """The weights of LayerScale after attention and MLP, of the 12 blocks: (12, 2, 384)"""
+    return from_8_bits(load_file(FEATURES), "layer_scales").T.unflatten(0, (-1, 2))
+
+
 def patch_number(patch: tuple[int, int]) -> int:
     """The number of a patch, row by row; ValueError outside of the grid."""
     (row, column), (rows, columns) = patch, GRID
