@@ -297,11 +297,12 @@ def test_what_the_run_looks_at(monkeypatch, tmp_path):
         return [training.Epoch(1, training.Score(1, 1), training.Score(1, 1))]
 
     monkeypatch.setattr(fitting, "fit", fit)
-    predict = scores.predict
+    predict = scores.predict_with_mistakes
     monkeypatch.setattr(
         scores,
-        "predict",
-        lambda model, batches, *rest: seen.update(test=batches) or predict(model, batches),
+        "predict_with_mistakes",
+        # what the progress bar goes through
+        lambda model, bar, *rest: seen.update(test=bar.iterable) or predict(model, bar),
     )
     assert main_status("train", "--out", str(tmp_path / "run")) == 0
     assert all(torch.equal(seen[part].split.images, getattr(data, part).images) for part in seen)

@@ -337,8 +337,9 @@ def opened():
     OPENED.clear()
 
 
-@pytest.mark.parametrize("split", ["hash", "exact"])
-@pytest.mark.parametrize("layout", ["classes", "splits"])
+@pytest.mark.parametrize(
+    ("layout", "split"), [("classes", "hash"), ("classes", "exact"), ("splits", "hash")]
+)
 def test_each_image_file_is_opened_once(pets, tmp_path, opened, layout, split):
     path = divide(pets, one="train", two="val", three="test") if layout == "splits" else pets
     ways = {
