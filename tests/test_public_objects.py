@@ -102,6 +102,7 @@ MAKE = {
         {"depth": 2},
         "1.0",
     ),
+    "Kind": lambda cls, _: cls("a layout", "AModel", "AClassifier", dict, {"act": ("gelu",)}),
     "ViTConfig": lambda cls, _: CONFIG,
     "ViT": lambda cls, _: cls(CONFIG, partial(Block, mlp_ratio=2)),
     "PatchEmbed": lambda cls, _: cls(8, 4, 1, 16),
