@@ -20,9 +20,14 @@ from vit_helpers.training.checkpoints import load_checkpoint
 pytestmark = pytest.mark.usefixtures("no_figures")
 TUNE = ("head", "lora")
 CONFIG = ViTConfig(8, 2, 1, 5, 128, 2, 4)
-WORDS = ["--set", "images=200", "--weights", "start.safetensors", "--rank", 2]
+WORDS = ["--set", "images=200", "--weights", "start.safetensors"]
 WORDS += ["--lr", "0.1", "--set", "schedule=constant"]  # after which the last epoch is not the best
 WORDS += ["--patience", 6]  # so the best is kept
+
+
+def how(tune):
+    """The options to tune a part"""
+    return ["--tune", tune, *(["--rank", 2] if tune == "lora" else [])]
 
 
 def save_start(folder, std=0.1):
@@ -38,7 +43,7 @@ def home(tmp_path_factory):
     folder = tmp_path_factory.mktemp("part")
     save_start(folder)
     for tune in TUNE:
-        words = ["--tune", tune, "--epochs", 6, "--out", tune]
+        words = [*how(tune), "--epochs", 6, "--out", tune]
         done = command("train", *WORDS, *words, cwd=folder)
         assert done.returncode == 0, done.stderr
     return folder
@@ -138,7 +143,7 @@ def test_a_stopped_run_leaves_a_whole_model_of_its_best_epoch(home, tmp_path, mo
             raise KeyboardInterrupt
 
     monkeypatch.setattr(Report, "on_epoch_end", stop)
-    words = ["--tune", tune, "--epochs", 6, "--out", "run"]
+    words = [*how(tune), "--epochs", 6, "--out", "run"]
     done = command("train", *WORDS, *words, cwd=tmp_path)
     assert done.returncode == 130 and "everything up to epoch 3 is kept" in done.stdout
     best = load_checkpoint(tmp_path / "run" / "checkpoint.pt")["kept"]
@@ -161,7 +166,7 @@ def test_a_file_of_a_part_says_what_it_is(home, tmp_path, tune):
 
 @pytest.mark.parametrize("tune", TUNE)
 def test_a_part_is_not_sharded(home, tune):
-    words = ["--tune", tune, "--shard", "--out", "sharded"]
+    words = [*how(tune), "--shard", "--out", "sharded"]
     done = command("train", *WORDS, *words, cwd=home)
     assert done.returncode == 1 and f"which --tune {tune} does not train" in done.stderr
 
