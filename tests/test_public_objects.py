@@ -93,6 +93,16 @@ MAKE = {
     "PhotoFeatures": lambda cls, path: cls(
         {6: torch.rand(9, 4)}, torch.rand(10, 2), torch.rand(10, 2)
     ),
+    "Dinov3Reference": lambda cls, _: cls(
+        torch.rand(2, 3, 4, 4),
+        torch.rand(2, 5, 8),
+        torch.rand(2, 5, 8),
+        {"a": torch.rand(3)},
+        {"a": torch.rand(3)},
+        {"depth": 2},
+        "1.0",
+    ),
+    "Kind": lambda cls, _: cls("a layout", "AModel", "AClassifier", dict, {"act": ("gelu",)}),
     "ViTConfig": lambda cls, _: CONFIG,
     "ViT": lambda cls, _: cls(CONFIG, partial(Block, mlp_ratio=2)),
     "PatchEmbed": lambda cls, _: cls(8, 4, 1, 16),

@@ -93,8 +93,10 @@ def draw_class_accuracy(
     )
     names = zip(classes.index, classes["images"], strict=True)
     ax.set_yticks(places, [f"{shorten(name)} ({n:,})" for name, n in names])
-    ax.set(xlim=(-0.02, 1.02), ylim=(len(classes) - 0.5, -0.5))
-    ax.legend(fontsize=style.TEXT_SIZE - 1, frameon=False)
+    below = 0.8 + 0.05 * len(classes)  # rows, for the legend
+    ax.set(xlim=(-0.02, 1.02), ylim=(len(classes) - 0.5 + below, -0.5))
+    options = {"frameon": False, "ncols": 2, "columnspacing": 0.8, "handlelength": 1.2}
+    ax.legend(fontsize=style.TEXT_SIZE - 2, loc="lower left", **options)
     return style.style_axes(
         ax, title, "accuracy (fraction of images)", "class (images in the test)"
     )

@@ -5,12 +5,14 @@ the run. The epochs read one view after another and begin again with the first, 
 """
 
 import math
+import time
 from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from vit_helpers.cli.forecast import WAIT, duration
 from vit_helpers.data.splits import Batch, Batches, DataLike, SizedBatches, Split
 from vit_helpers.distributed import (
     all_gather,
@@ -133,7 +135,12 @@ class CachedFeatures(Callback):
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.seed)
             for view in range(1, self.count + 1):
+                start = time.perf_counter()
                 self.train.compute(model.train(), self.device, f"view {view} of {self.count}", half)
+                seconds = time.perf_counter() - start
+                if view == 1 < self.count and seconds >= WAIT and is_main_process():
+                    left = duration((self.count - 1) * seconds)
+                    print(f"expected: about {left} more for the other views")
         self.validation.compute(model.eval(), self.device, "validation images")
         model.train()
 

@@ -101,12 +101,12 @@ def add_train(parser: ArgumentParser) -> None:
     Prints a line per epoch: the loss (cross-entropy with label smoothing, in nats: guessing one of
     K classes costs ln K), the accuracy on the training images as they are seen during training,
     loss and accuracy on the validation split, the learning rate at the first step, and the speed.
-    The test split is used once, at the end, with the weights of the best epoch, the one with the
-    highest validation accuracy. The folder of the run contains
+    The test split is used when the training has ended, with the weights that are kept. The folder
+    of the run contains
 
         weights.safetensors    the weights, for `predict` and `evaluate`: those of the last epoch;
                                with --patience those of the best, and last.safetensors the last
-        checkpoint.pt          everything that --resume needs to continue
+        checkpoint.pt          everything that --resume needs to continue; .previous, the one before
         history.csv            the measurements of each epoch, as a table
         curves.png             the same as a figure
         confusion.png          the confusion matrix of the test, and the accuracy of each class
@@ -231,7 +231,8 @@ def add_white(parser: ArgumentParser) -> None:
         "--white",
         type=positive_number,
         help="value of white in gray images of more than 8 bits, as 4095 for 12 bits (default: "
-        "that of the training images; if it is unknown, found from all images, or asked for)",
+        "that of the model's training images, if there is a model and it is known; else found from "
+        "all images, or asked for)",
     )
 
 

@@ -6,17 +6,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from vit_helpers.results import read_results
-
 HORIZONS = (1, 3)  # epochs that a moving average of the weights (EMA) reaches back
 
 
-def keeping_effects() -> dict[str, pd.Series]:
+def keeping_effects(table: pd.DataFrame) -> dict[str, pd.Series]:
     """The gain of each rule over the last weights, on new images, by case: {rule: Series}
 
-    A gain is a difference of accuracies, and the mean of five seeds.
+    A gain is a difference of accuracies, and the mean over the seeds.
+    table: as `read_results` reads "keeping"
     """
-    table = read_results("keeping")
     kept = pd.DataFrame([choose(row) for _, row in table.iterrows()])
     gains = kept.drop(columns="last").sub(kept["last"], axis=0)
     means = gains.groupby(table["case"], sort=False).mean()
