@@ -52,6 +52,16 @@ def test_the_places_have_the_numbers_of_their_sections_and_their_weights():
     assert not any("weights" in text for text in texts(plots.draw_changes()))
 
 
+def test_one_photo_one_place_and_one_way_to_pool_can_be_drawn():
+    draw = {
+        "parts": lambda: plots.draw_parts({"cat": (PHOTO, torch.randn(6, 4))}, GRID),
+        "maps": lambda: plots.draw_score_maps({(0, 1): torch.rand(2, 3)}),
+        "pooling": lambda: plots.draw_pooling(PHOTO, {"mean": torch.rand(30, 45)}, (3, 4)),
+    }
+    for name, make in draw.items():
+        assert isinstance(make(), Picture), name
+
+
 def test_similar_tokens_have_similar_colors():
     tokens = torch.tensor([[0.0, 0, 0], [1, 1, 1]]).repeat_interleave(3, dim=0)  # two rows
     colors = plots.as_colors(tokens + 0.01 * torch.randn(6, 3), GRID)

@@ -174,6 +174,7 @@ ANGLES_WRONG = ANGLE.wrong("frequencies", {
     "gives the wrong numbers": "angles + 1",
 }) | ANGLE.wrong("places", {
     "from top to bottom first": "[(a, b) for b in x for a in y]",
+    "in the order of the patches, too": "[(b, a) for b in x for a in y]",
     "without rows": "[(2 * (n + 0.5) / (rows * cols) - 1,) * 2 for n in range(rows * cols)]",
 }) | {
     "counts rows and columns 0, 1, 2": both("r", "c"),
@@ -201,7 +202,7 @@ PATCH_MEAN_RIGHT = [
     lambda x, r: torch.einsum("btd->bd", x[:, r + 1 :]) / (x.shape[1] - r - 1),
 ]
 PATCH_MEAN_WRONG = MEAN.wrong("first", {
-    "registers leak into the mean: with R": "1",
+    "registers leak into the mean": "1",
     "class token and registers leak": "0",
     "one register, or without registers": "registers",
     "the first patch is missing": "registers + 2",
@@ -252,6 +253,8 @@ POOL_WRONG = POOL.wrong("weights", {
     "adds the query to the result": 'torch.einsum("bt,btd->bd", weights, values) + query',
 }) | {
     "keys and values are swapped": POOL(keys="x.matmul(w_v)", values="x.matmul(w_k)"),
+    "averaged twice": POOL(give="(weights[:, :, None] * values).mean(1)"),
+    "multiplied by w_k, too": lambda x, query, w_k, w_v: fused(x, query @ w_k, w_k, w_v),
     "multiplies by the transposed matrices": POOL(
         keys="F.linear(x, w_k)", values="F.linear(x, w_v)"
     ),
@@ -269,7 +272,9 @@ GATE_WRONG = {
     "that is half": lambda hidden: int(hidden / 2),
     "that is three halves": lambda hidden: int(1.5 * hidden),
     "that is a third": lambda hidden: math.floor(hidden / 3),
-    "round down": lambda hidden: math.ceil(2 * hidden / 3),
+    "rounded up": lambda hidden: math.ceil(2 * hidden / 3),
+    "rounded to the nearest": lambda hidden: round(2 * hidden / 3),
+    "a third is rounded down before": lambda hidden: math.floor(hidden / 3) * 2,
     "rounded down to a multiple of 8": lambda hidden: 8 * (hidden // 12),
     "has three matrices, the MLP two": lambda hidden: 2 * hidden // 3 + 5,
 }

@@ -119,7 +119,7 @@ def mean_of(x: Tensor, registers: int, pick: Function = lambda T, R: slice(1 + R
 
 
 PATCH_MEAN_MISTAKES: dict[str, Function] = variants(mean_of, {
-    "registers leak into the mean: with R of them, the patches begin at token 1 + R":
+    "registers leak into the mean":
         {"pick": lambda T, R: slice(1, T)},
     "class token and registers leak into the mean: the patches begin at token 1 + R":
         {"pick": lambda T, R: slice(0, T)},
@@ -196,6 +196,10 @@ POOL_MISTAKES: dict[str, Function] = variants(pooled, {
     "multiplies by the transposed matrices": lambda x, query, w_k, w_v: (
         pooled(x, query, w_k.T, w_v.T)
     ),
+    "the values are averaged twice: the weights sum to 1 already, so only sum":
+        lambda x, query, w_k, w_v: pooled(x, query, w_k, w_v) / x.shape[1],
+    "the query is multiplied by w_k, too, but only the tokens are":
+        lambda x, query, w_k, w_v: pooled(x, query @ w_k, w_k, w_v),
     "adds the query to the result, but it only asks": lambda x, query, w_k, w_v: (
         query + pooled(x, query, w_k, w_v)
     ),
@@ -233,6 +237,12 @@ GATE_WIDTH_MISTAKES: dict[str, Function] = {
     "rounded up, but then there are more weights than in the MLP: round down": lambda hidden: (
         -(-2 * hidden // 3)
     ),
+    "rounded to the nearest number, but that may be more weights than in the MLP: round down": (
+        lambda hidden: (2 * hidden + 1) // 3
+    ),
+    "a third is rounded down before it is doubled: double the width first": lambda hidden: (
+        2 * (hidden // 3)
+    ),
     "rounded down to a multiple of 8, which libraries do for speed; here, only round down": (
         lambda hidden: 2 * hidden // 3 // 8 * 8
     ),
@@ -243,13 +253,13 @@ GATE_WIDTH = Exercise(
     wording=Wording(
         when="for an MLP of hidden width {}".format,
         says="gives {got} for an MLP of hidden width {0}; it should give {right}: {message}",
-        unknown="the gated MLP has three matrices, the MLP two of D x {0}",
+        unknown="the gated MLP has three matrices, the MLP two",
         kind="a whole number",
         depends="the MLP's hidden width",
     ),
     ideas={
         "two thirds of the MLP's width, rounded down": [fixed(3072), fixed(1536), fixed(64)],
-        "other widths": [fixed(n) for n in (256, 100, 7, 4096)],
+        "other widths": [fixed(n) for n in (256, 512, 2048, 7, 4096)],
     },
     mistakes=GATE_WIDTH_MISTAKES,
 )

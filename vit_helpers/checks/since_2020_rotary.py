@@ -199,6 +199,8 @@ ANGLES_MISTAKES: dict[str, Function] = variants(angles_of, {
         lambda grid, head_dim: (
             angles_of(grid, head_dim).unflatten(0, grid).transpose(0, 1).flatten(0, 1)
         ),
+    "row and column are swapped, in the order of the patches, too":
+        lambda grid, head_dim: angles_of(grid[::-1], head_dim),
     "counts the patches one after the other, without rows: "
     "the number of a patch alone gives neither row nor column":
         one_row,

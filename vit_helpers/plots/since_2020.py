@@ -49,11 +49,12 @@ def draw_parts(photos: Mapping[str, tuple[Tensor, Tensor]], grid: tuple[int, int
 
     photos: {name: (photo (C, H, W), tokens (N, components))}
     """
-    fig, axes = style.new_figure(9, 4.5, nrows=2, ncols=len(photos))
+    fig, _ = style.new_figure(9, 4.5, nrows=2, ncols=len(photos))
+    columns = zip(fig.axes[: len(photos)], fig.axes[len(photos) :], strict=True)
     style.title_figure(fig, "In each photo, patches of one part have one color")
-    for column, (photo, tokens) in zip(axes.T, photos.values(), strict=True):
-        draw_image(resize_photo(photo), column[0])
-        draw_image(as_colors(tokens, grid), column[1])
+    for (top, bottom), (photo, tokens) in zip(columns, photos.values(), strict=True):
+        draw_image(resize_photo(photo), top)
+        draw_image(as_colors(tokens, grid), bottom)
     names = ", ".join(photos)
     return Picture(
         fig,
@@ -147,16 +148,16 @@ def draw_scales(moved: Mapping[str, Sequence[float]], trained: Tensor) -> Pictur
     trained: mean absolute weight, (blocks, 2), after attention and after the MLP
     """
     fig, (left, right) = style.new_figure(9, 3.3, ncols=2)
-    style.title_figure(fig, "New blocks begin as almost nothing, and training lets them grow")
-    style.style_axes(left, "At the start", "blocks", "change of tokens\n(share of their length)")
+    style.title_figure(fig, "New blocks change almost nothing, and training lets them grow")
+    style.style_axes(left, "At the start", "blocks", "change of tokens\n(times their length)")
     for (name, shares), line in zip(moved.items(), ("--", "-"), strict=True):
         blocks = range(1, len(shares) + 1)
         left.plot(blocks, shares, line, color=style.TEXT, linewidth=2)
         label(left, len(shares), shares[-1], name, "right", (0, 9))
-    left.set(yscale="log", ylim=(1e-7, 100), xlim=(0, len(shares) + 1))
-    left.set_yticks([1e-6, 1e-4, 0.01, 1], ["0.0001%", "0.01%", "1%", "100%"])
+    left.set(yscale="log", ylim=(1e-6, 100), xlim=(0, len(shares) + 1))
+    left.set_yticks([1e-5, 1e-3, 0.1, 10], ["1e-05", "0.001", "0.1", "10"])
     left.minorticks_off()
-    style.style_axes(right, "After training", "block", "mean size of\nLayerScale's weights")
+    style.style_axes(right, "After training", "block", "mean absolute weight\nof LayerScale")
     blocks = range(1, len(trained) + 1)
     for column, (name, line, color) in enumerate(
         (("after attention", "o-", ATTENTION), ("after the MLP", "s--", MLP))
@@ -171,7 +172,7 @@ def draw_scales(moved: Mapping[str, Sequence[float]], trained: Tensor) -> Pictur
         fig,
         "How far new blocks move the tokens, with and without LayerScale, and its trained weights.",
         f"Left: the change of the tokens against the number of new blocks ({ends} at the end). "
-        f"Right: the mean size of trained weights grows from {first:.1f} in the first block to "
+        f"Right: the mean absolute trained weight grows from {first:.1f} in the first block to "
         f"{last:.1f} in the last.",
     )
 
@@ -263,12 +264,13 @@ def draw_score_maps(maps: Mapping[tuple[int, int], Tensor]) -> Picture:
 
     maps: {(row, column) of the query: (rows, columns)}
     """
-    fig, axes = style.new_figure(9, 3.3, ncols=len(maps))
+    fig, _ = style.new_figure(9, 3.3, ncols=len(maps))
+    axes = fig.axes
     style.title_figure(fig, "The pattern of scores moves along with the query's place")
     limit = max(heat.abs().max().item() for heat in maps.values())
     for ax, ((row, column), heat) in zip(axes, maps.items(), strict=True):
         drawn = ax.imshow(heat, cmap=style.SIGNED, vmin=-limit, vmax=limit)
-        ax.plot(column, row, "s", ms=9, mfc="none", mec=style.TEXT, mew=2)
+        ax.plot(column, row, "s", ms=9, mfc="none", mec="white", mew=2)
         style.hide_axes(ax, f"row {row}, column {column}")
     color_bar(drawn, axes, "score")
     places = ", ".join(map(str, maps))
@@ -289,7 +291,8 @@ def draw_pooling(
     patch  : row and column whose token is the query; top: the weight that is drawn darkest
     """
     photo = resize_photo(photo)
-    fig, axes = style.new_figure(9, 2.8, ncols=len(weights))
+    fig, _ = style.new_figure(9, 2.8, ncols=len(weights))
+    axes = fig.axes
     style.title_figure(fig, "The mean takes all patches equally, a query chooses")
     for ax, (name, heat) in zip(axes, weights.items(), strict=True):
         draw_over(photo, heat, ax, name, top=top)
@@ -312,7 +315,7 @@ def draw_largest(largest: Mapping[str, Sequence[float]], factors: Sequence[float
     for (name, values), line in zip(largest.items(), ("--", "-"), strict=True):
         ax.plot(factors, values, line, color=style.TEXT, linewidth=2, marker="o")
         label(ax, factors[-1], values[-1], name, "right", (0, 9))
-    title = "With QK-norm, no size of the weights leaves a single winner"
+    title = "With QK-norm, large weights no longer leave a single winner"
     style.style_axes(ax, title, "how many times as large the weights are", "largest weight, mean")
     ax.set(xscale="log", ylim=(0, 1.2))
     ax.set_xticks(factors, [f"{factor:g}" for factor in factors])
