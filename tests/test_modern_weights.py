@@ -10,8 +10,6 @@ import transformers
 from transformers import (
     Dinov2Config,
     Dinov2Model,
-    Dinov2WithRegistersConfig,
-    Dinov2WithRegistersModel,
     SiglipVisionConfig,
     SiglipVisionModel,
 )
@@ -27,10 +25,16 @@ HALF = [0.5] * 3
 DINOV3 = {**SIZE, "intermediate_size": 64, "num_register_tokens": 3}
 
 
+def model_of(name, settings):
+    """A model of transformers and its config, by the name before "Model" and "Config" """
+    if not hasattr(transformers, f"{name}Model"):
+        pytest.skip(f"this version of transformers has no {name}")
+    config = getattr(transformers, f"{name}Config")(**settings)
+    return getattr(transformers, f"{name}Model")(config)
+
+
 def dinov3(**changes):
-    if not hasattr(transformers, "DINOv3ViTModel"):
-        pytest.skip("this version of transformers has no DINOv3")
-    return transformers.DINOv3ViTModel(transformers.DINOv3ViTConfig(**DINOV3 | changes))
+    return model_of("DINOv3ViT", DINOV3 | changes)
 
 
 def siglip(**changes):
@@ -40,8 +44,8 @@ def siglip(**changes):
 OURS = {
     "DINOv2": lambda: Dinov2Model(Dinov2Config(**SIZE)),
     "DINOv2, gated": lambda: Dinov2Model(Dinov2Config(**SIZE, use_swiglu_ffn=True)),
-    "DINOv2 with registers": lambda: Dinov2WithRegistersModel(
-        Dinov2WithRegistersConfig(**SIZE, num_register_tokens=4)
+    "DINOv2 with registers": lambda: model_of(
+        "Dinov2WithRegisters", SIZE | {"num_register_tokens": 4}
     ),
     "DINOv3": dinov3,
     "DINOv3, gated": lambda: dinov3(use_gated_mlp=True, hidden_act="silu"),
@@ -83,7 +87,7 @@ def test_models_of_transformers_give_equal_outputs_and_gradients(make, tmp_path)
     weight = torch.randn_like(expected)
     (ours(images) * weight).sum().backward()
     (expected * weight).sum().backward()
-    embeddings = theirs.embeddings
+    embeddings = getattr(theirs, "vision_model", theirs).embeddings
     patch = getattr(embeddings, "patch_embeddings", None) or embeddings.patch_embedding
     kernel = getattr(patch, "projection", patch).weight.grad.flatten(1)
     assert torch.allclose(ours.patch_embed.proj.weight.grad, kernel, rtol=1e-3, atol=1e-3)
@@ -207,3 +211,10 @@ def test_a_mask_token_is_left_out():
     state = Dinov2Model(Dinov2Config(**SIZE)).state_dict()
     assert "embeddings.mask_token" in state
     assert not any("mask" in key for key in rename(state, "Hugging Face, DINOv2"))
+
+
+def test_names_of_siglip_may_begin_with_vision_model():
+    state = siglip().state_dict()
+    older = {f"vision_model.{name.removeprefix('vision_model.')}": w for name, w in state.items()}
+    ours = rename(older, "Hugging Face, SigLIP")
+    assert ours.keys() == rename(state, "Hugging Face, SigLIP").keys()

@@ -132,7 +132,8 @@ def rename(state_dict: StateDict, library: str) -> dict[str, Tensor]:
 
 def our_key(key: str, library: str) -> str | None:
     """Find our name of a parameter of a library; None if the library's ViT has none such."""
-    name = key.removeprefix("vit.")  # of a Hugging Face classifier
+    # of a Hugging Face classifier, and of SigLIP before transformers 5
+    name = key.removeprefix("vit.").removeprefix("vision_model.")
     module, leaf, _ = re.split(r"(\.weight|\.bias|)$", name, maxsplit=1)
     for parameter, ending in ((module, leaf), (name, "")):
         layer = BLOCK_NUMBER.search(parameter)
