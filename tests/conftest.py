@@ -4,6 +4,7 @@ import atexit
 import gc
 import os
 import sys
+from pathlib import Path
 from unittest import mock
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -38,8 +39,15 @@ LONGEST = (  # collected first, so that none of them is left to one of two worke
 )
 
 
+TOOLS = Path(__file__).parents[1] / "tools"
+
+
+@pytest.hookimpl(tryfirst=True)  # before `-m` chooses by markers
 def pytest_collection_modifyitems(items):
-    """Longest files first, then the other notebooks; within a file the order stays"""
+    """Mark the examples in tools; longest files first, then notebooks, which stay in their order"""
+    for item in items:
+        if item.path.is_relative_to(TOOLS):
+            item.add_marker("dev")
     order = {name: number for number, name in enumerate(LONGEST)}
 
     def position(item):

@@ -37,6 +37,7 @@ from vit_helpers.plots.animation import (
 from vit_helpers.plots.inspection_heads import draw_lines
 from vit_helpers.pretrained import load_pretrained
 
+pytestmark = pytest.mark.dev
 STORED = Path(__file__).parents[1] / "images" / "00_start_here" / "reading.gif"
 ORANGE = tuple(bytes.fromhex(style.CLASS_TOKEN[1:]))
 # the moments of a model with two layers

@@ -8,6 +8,8 @@ import torch
 from tools import bench
 from tools import main as run_tool
 
+pytestmark = pytest.mark.dev
+
 
 def test_bench_measures_import_and_names_the_machine(monkeypatch, capsys):
     """What imports torch runs here, where that takes no time"""

@@ -5,6 +5,7 @@ import itertools
 
 import pytest
 from check_cases.vit import EQUATIONS_RIGHT, EQUATIONS_WRONG
+from peers import timm
 
 from vit_helpers.checks.vit_reading import EQUATIONS, LINES, VERSION, check_equations, quote_timm
 
@@ -16,11 +17,11 @@ def told(answer, capsys):
     return right, capsys.readouterr().out.splitlines()
 
 
+@pytest.mark.peers
 def test_the_lines_are_those_of_timm_in_its_order():
-    timm = pytest.importorskip("timm")
     if timm.__version__ != VERSION:
         pytest.skip(f"the lines are those of timm {VERSION}, here is {timm.__version__}")
-    module = pytest.importorskip("timm.models.vision_transformer")
+    module = timm.models.vision_transformer
     text, last = inspect.getsource(module), 0
     for line in LINES.values():
         name, method = line.method.split(".")

@@ -331,6 +331,7 @@ def pretrained(tmp_path_factory):
     return folder / "weights", said.getvalue()
 
 
+@pytest.mark.dev
 def test_pretrain_stores_three_kinds_of_models(pretrained):
     folder, said = pretrained
     kept = {
@@ -354,6 +355,7 @@ def test_pretrain_stores_three_kinds_of_models(pretrained):
     )
 
 
+@pytest.mark.dev
 def test_localization_stores_and_prints_its_rows(pretrained, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(localization, "IMAGES", 200)
@@ -389,6 +391,7 @@ def test_localization_stores_and_prints_its_rows(pretrained, tmp_path, monkeypat
     assert f"error: no weights at {Path.cwd() / 'nobody.safetensors'}" in capsys.readouterr().err
 
 
+@pytest.mark.dev
 def test_transfer_chooses_a_rate_for_each_way_and_continues(
     pretrained, tmp_path, monkeypatch, capsys
 ):

@@ -3,15 +3,13 @@
 import json
 
 import pytest
-import timm
 import torch
 import torchvision
+from peers import timm, transformers
 from PIL import Image
 from test_commands import command
 from test_listing import draw
 from torchvision.transforms._presets import ImageClassification
-from transformers import ViTConfig as HFConfig
-from transformers import ViTForImageClassification, ViTImageProcessor, ViTModel
 
 from vit_helpers.parity import largest_difference, perturb
 from vit_helpers.pretrained import huggingface, load_pretrained
@@ -35,18 +33,20 @@ def picture():
     return Image.effect_mandelbrot((90, 60), (-3, -2.5, 2, 2.5), 100).convert("RGB")
 
 
-def store(folder, kind=ViTForImageClassification, processor=None, **changes):
+def store(folder, kind="ViTForImageClassification", processor=None, **changes):
     """A model as save_pretrained stores it, whose random weights are not small"""
     torch.manual_seed(0)
     fields = TINY | {"num_labels": 3, "id2label": LABELS} | changes
-    model = kind(HFConfig(**fields)).eval()
+    model = getattr(transformers, kind)(transformers.ViTConfig(**fields)).eval()
     perturb(model, std=0.3)
     model.save_pretrained(folder)
     if processor is not None:
-        ViTImageProcessor(**{"size": SQUARE} | processor).save_pretrained(folder)
+        settings = {"size": SQUARE} | processor
+        transformers.ViTImageProcessor(**settings).save_pretrained(folder)
     return model
 
 
+@pytest.mark.peers
 @pytest.mark.parametrize(
     "settings",
     [
@@ -66,12 +66,14 @@ def store(folder, kind=ViTForImageClassification, processor=None, **changes):
 def test_the_preprocessing_of_a_folder_is_obeyed(tmp_path, picture, settings):
     """The scale of pixels was ignored: 506 off"""
     store(tmp_path, processor=settings)
-    theirs = ViTImageProcessor.from_pretrained(tmp_path)(picture, return_tensors="pt")
+    processor = transformers.ViTImageProcessor.from_pretrained(tmp_path)
+    theirs = processor(picture, return_tensors="pt")
     preprocess = load_pretrained(tmp_path).preprocess
     difference = preprocess(picture) - theirs["pixel_values"][0]
     assert difference.abs().max() * max(preprocess.std) < 3 / 255
 
 
+@pytest.mark.peers
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
@@ -87,6 +89,7 @@ def test_a_preprocessing_that_is_not_ours_is_refused(tmp_path, settings, says):
         load_pretrained(tmp_path)
 
 
+@pytest.mark.peers
 def test_a_setting_that_nobody_reads_is_noticed_by_what_it_does(tmp_path, monkeypatch):
     store(tmp_path, processor={"do_rescale": False})
     read = huggingface.preprocess_of_huggingface
@@ -96,6 +99,7 @@ def test_a_setting_that_nobody_reads_is_noticed_by_what_it_does(tmp_path, monkey
         load_pretrained(tmp_path)
 
 
+@pytest.mark.peers
 def test_a_part_without_weights_is_noticed_by_what_it_does(monkeypatch):
     """Of weights alone, this model is the paper's"""
     twin = timm.create_model("vit_tiny_patch16_224")
@@ -107,6 +111,7 @@ def test_a_part_without_weights_is_noticed_by_what_it_does(monkeypatch):
         load_pretrained("timm:vit_tiny_patch16_224")
 
 
+@pytest.mark.peers
 @pytest.mark.parametrize("field", ["test_input_size", "test_crop_pct", "label_offset"])
 def test_a_field_of_timm_is_obeyed_or_refused(monkeypatch, field):
     twin = timm.create_model("vit_tiny_patch16_224")
@@ -128,6 +133,7 @@ def test_another_preparation_of_torchvision_is_noticed(monkeypatch):
         load_pretrained("torchvision:vit_b_32")
 
 
+@pytest.mark.peers
 def test_a_folder_without_preprocessing_is_read_and_that_is_said(tmp_path):
     twin = store(tmp_path)
     with pytest.warns(UserWarning, match=r"no preprocessor_config.json; assumed: mean 0\.5, std"):
@@ -137,6 +143,7 @@ def test_a_folder_without_preprocessing_is_read_and_that_is_said(tmp_path):
     assert kept.preprocess.crop == (32, 32) and kept.preprocess.mean == (0.5, 0.5, 0.5)
 
 
+@pytest.mark.peers
 def test_a_file_is_described_by_the_config_beside_it(tmp_path):
     store(tmp_path, processor={"image_mean": [0.1, 0.2, 0.3]})
     kept = load_pretrained(tmp_path / "model.safetensors")
@@ -144,6 +151,7 @@ def test_a_file_is_described_by_the_config_beside_it(tmp_path):
     assert kept.model.config.num_heads == 3 and kept.preprocess.mean == (0.1, 0.2, 0.3)
 
 
+@pytest.mark.peers
 @pytest.mark.filterwarnings("ignore:.* has no description; assumed")
 def test_a_config_of_another_kind_beside_a_file_is_named(tmp_path):
     store(tmp_path, hidden_size=192, num_attention_heads=3)
@@ -152,6 +160,7 @@ def test_a_config_of_another_kind_beside_a_file_is_named(tmp_path):
         load_pretrained(tmp_path / "model.safetensors")
 
 
+@pytest.mark.peers
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
@@ -178,6 +187,7 @@ def test_a_file_with_a_single_output_has_no_classes(tmp_path):
         assert load_pretrained(tmp_path / "age.pth").class_names == ()
 
 
+@pytest.mark.peers
 @pytest.mark.filterwarnings("ignore:.* has no preprocessor_config")
 def test_classes_without_names_are_told(tmp_path):
     store(tmp_path, id2label=None)
@@ -207,15 +217,17 @@ def test_every_command_says_what_it_assumes_of_a_file(tmp_path):
     assert "plain.pth does not say what its 3 classes are: fine-tune it" in run.stderr
 
 
+@pytest.mark.peers
 def test_a_model_without_a_head_needs_no_names(tmp_path):
-    store(tmp_path, ViTModel, processor={})
+    store(tmp_path, "ViTModel", processor={})
     assert load_pretrained(tmp_path).class_names == ()
 
 
+@pytest.mark.peers
 def test_transformers_is_silent_about_a_folder(tmp_path, capfd):
     from transformers.utils import logging
 
-    store(tmp_path, processor={}, kind=ViTModel)
+    store(tmp_path, processor={}, kind="ViTModel")
     before = logging.get_verbosity(), logging.is_progress_bar_enabled()
     capfd.readouterr()
     load_pretrained(tmp_path)

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-import transformers
+from peers import transformers
 
 from tools import main as run_tool
 from tools.experiments import dinov3_reference as tool
@@ -52,6 +52,7 @@ def test_ours_gives_its_tokens_and_gradients(stored):
         assert torch.allclose(gradient, expected[name], rtol=1e-4, atol=1e-3), name
 
 
+@pytest.mark.peers
 def test_theirs_gives_what_is_stored(stored):
     if not hasattr(transformers, "DINOv3ViTModel"):
         pytest.skip("not run: this version of transformers has no DINOv3")
@@ -63,6 +64,7 @@ def test_theirs_gives_what_is_stored(stored):
         assert torch.allclose(gradient, stored.gradients[name], rtol=1e-4, atol=1e-3), name
 
 
+@pytest.mark.peers
 def test_the_tool_writes_what_is_read(tmp_path):
     if not hasattr(transformers, "DINOv3ViTModel"):
         pytest.skip("not run: this version of transformers has no DINOv3")

@@ -23,6 +23,7 @@ from vit_helpers.pretrained import load_pretrained
 from vit_helpers.pretrained.sources import OURS
 from vit_helpers.results import read_results
 
+pytestmark = pytest.mark.dev
 ROOT = Path(__file__).parents[1]
 FROZEN = "7099786039515dd7bc5f6fe70a8010f087c7550a7715d7d4885dc8bbb766f8f4"
 

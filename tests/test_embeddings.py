@@ -3,7 +3,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 import torch
-from timm.layers import resample_abs_pos_embed
+from peers import timm, transformers
 from torch import nn
 
 from vit_helpers.embeddings import (
@@ -145,13 +145,16 @@ def test_bad_input_is_named(call, words):
         call()
 
 
+@pytest.mark.peers
 @pytest.mark.parametrize(
     ("grid", "new_grid", "extra"), [((4, 4), (6, 6), 1), ((5, 3), (2, 7), 1), ((4, 4), (3, 5), 0)]
 )
 def test_resizing_equals_timm(grid, new_grid, extra):
     positions = torch.randn(1, extra + grid[0] * grid[1], 8)
     ours = resize_positions(positions, grid, new_grid)
-    theirs = resample_abs_pos_embed(positions, list(new_grid), list(grid), num_prefix_tokens=extra)
+    theirs = timm.layers.resample_abs_pos_embed(
+        positions, list(new_grid), list(grid), num_prefix_tokens=extra
+    )
     assert torch.allclose(ours, theirs, atol=1e-6)
     assert torch.equal(ours[:, :extra], positions[:, :extra])
 
@@ -179,14 +182,14 @@ def by_torchvision(pos, side, new):
 
 
 def by_timm(pos, side, new):
-    return resample_abs_pos_embed(pos, [new, new], [side, side])
+    return timm.layers.resample_abs_pos_embed(pos, [new, new], [side, side])
 
 
 def by_huggingface(pos, side, new):
-    from transformers import ViTConfig, ViTModel
-
     sizes = {"hidden_size": pos.shape[2], "num_attention_heads": 1, "num_hidden_layers": 1}
-    embeddings = ViTModel(ViTConfig(image_size=side * 4, patch_size=4, **sizes)).embeddings
+    embeddings = transformers.ViTModel(
+        transformers.ViTConfig(image_size=side * 4, patch_size=4, **sizes)
+    ).embeddings
     embeddings.position_embeddings.data = pos
     return embeddings.interpolate_pos_encoding(
         torch.zeros(1, new * new + 1, pos.shape[2]), new * 4, new * 4
@@ -203,7 +206,15 @@ def by_google(pos, side, new):
 
 
 @pytest.mark.parametrize(("side", "new"), [(7, 12), (14, 24), (6, 4), (5, 5)])
-@pytest.mark.parametrize("theirs", [by_torchvision, by_timm, by_huggingface, by_google])
+@pytest.mark.parametrize(
+    "theirs",
+    [
+        by_torchvision,
+        pytest.param(by_timm, marks=pytest.mark.peers),
+        pytest.param(by_huggingface, marks=pytest.mark.peers),
+        by_google,
+    ],
+)
 def test_positions_are_interpolated_as_each_library_does(theirs, side, new):
     pos = torch.randn(1, side * side + 1, 8, generator=torch.Generator().manual_seed(0))
     mine = resize_positions(pos, (side, side), (new, new), like=theirs.__name__.removeprefix("by_"))

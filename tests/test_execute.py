@@ -30,6 +30,8 @@ from tools.execute import (
     setup_source,
 )
 
+pytestmark = pytest.mark.dev
+
 # The setup cell
 
 FORGET = """import sys; from pathlib import Path

@@ -4,14 +4,12 @@ import re
 
 import numpy as np
 import pytest
-import timm
 import torch
 import torchvision
+from peers import mark_peers, timm, transformers
 from PIL import Image
 from safetensors.torch import save_file
 from test_commands import command
-from transformers import ViTConfig as HFConfig
-from transformers import ViTForImageClassification, ViTImageProcessor
 
 from vit_helpers import ViT, ViTConfig
 from vit_helpers.parity import largest_difference, perturb
@@ -43,7 +41,8 @@ def huggingfaces():
         "num_attention_heads": 4,
         "intermediate_size": 256,
     }
-    return ViTForImageClassification(HFConfig(image_size=16, patch_size=8, num_labels=5, **sizes))
+    config = transformers.ViTConfig(image_size=16, patch_size=8, num_labels=5, **sizes)
+    return transformers.ViTForImageClassification(config)
 
 
 TWINS = {
@@ -87,7 +86,7 @@ def kept(model, path):
 
 
 @pytest.mark.parametrize("name", WRAPPINGS)
-@pytest.mark.parametrize("library", TWINS)
+@pytest.mark.parametrize("library", mark_peers(TWINS))
 def test_files_of_every_library_give_its_logits(library, name, tmp_path):
     model = twin(library)
     ours = load_pretrained(kept(model, tmp_path / name))
@@ -98,6 +97,7 @@ def test_files_of_every_library_give_its_logits(library, name, tmp_path):
     assert ours.preprocess.mean[0] == (0.485 if library == "torchvision" else 0.5)
 
 
+@pytest.mark.peers
 def test_other_names_are_answered_with_the_nearest_layout(tmp_path):
     state = twin("timm").state_dict() | {
         "dist_token": torch.zeros(1, 1, 64),
@@ -209,13 +209,13 @@ WAYS = [
 ]
 
 
-@pytest.mark.parametrize(("library", "tune"), WAYS)
+@pytest.mark.parametrize(("library", "tune"), mark_peers(WAYS))
 def test_weights_of_every_library_are_fine_tuned_in_three_ways(photos, tmp_path, library, tune):
     model = twin(library)
     weights = kept(model, tmp_path / "parallel.pt")
     if library == "Hugging Face" and tune == "full":  # from a folder, as save_pretrained writes it
         weights = tmp_path / "folder"
-        for one in (model, ViTImageProcessor(size={"height": 16, "width": 16})):
+        for one in (model, transformers.ViTImageProcessor(size={"height": 16, "width": 16})):
             one.save_pretrained(weights)
     words = [
         "--weights",
@@ -287,7 +287,7 @@ def test_weights_of_our_own_run_are_fine_tuned_at_another_size(photos, tmp_path)
     ],
 )
 def test_what_does_not_fit_is_one_line(photos, tmp_path, words, says):
-    kept(twin("timm"), tmp_path / "plain.pth")
+    kept(twin("torchvision"), tmp_path / "plain.pth")
     done = command("train", "--data", f"folder:{photos}", *words, cwd=tmp_path)
     assert done.returncode == 1 and re.search(says, done.stderr), done.stderr
     assert len(done.stderr.strip().splitlines()) == 1

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from peers import transformers
 from PIL import Image
-from transformers import ViTConfig, ViTImageProcessor, ViTModel
 
 from vit_helpers.pretrained import load_pretrained
 
@@ -57,8 +57,9 @@ def change(path, **values):
 def folder(tmp_path):
     """A small ViT as Hugging Face stores it, with Python code that leaves a marker if it runs"""
     folder = tmp_path / "model"
-    ViTModel(ViTConfig(**TINY)).save_pretrained(folder)
-    ViTImageProcessor(size={"height": 32, "width": 32}).save_pretrained(folder)
+    transformers.ViTModel(transformers.ViTConfig(**TINY)).save_pretrained(folder)
+    processor = transformers.ViTImageProcessor(size={"height": 32, "width": 32})
+    processor.save_pretrained(folder)
     (folder / "own.py").write_text(CODE)
     return folder
 
@@ -79,6 +80,7 @@ def predict(folder):
     return done
 
 
+@pytest.mark.peers
 def test_a_folder_whose_config_names_code_is_refused_in_one_line(folder):
     change(folder / "config.json", model_type="own", auto_map=CONFIG)
     done = predict(folder)
@@ -88,6 +90,7 @@ def test_a_folder_whose_config_names_code_is_refused_in_one_line(folder):
     assert "model_type vit" in line
 
 
+@pytest.mark.peers
 def test_a_folder_whose_preprocessing_names_code_is_refused_in_one_line(folder):
     change(folder / "preprocessor_config.json", image_processor_type="OwnProcessor", **PROCESSOR)
     done = predict(folder)
@@ -96,17 +99,20 @@ def test_a_folder_whose_preprocessing_names_code_is_refused_in_one_line(folder):
     assert line.startswith(f"error: {folder} contains code of its own")
 
 
+@pytest.mark.peers
 def test_a_vit_that_also_names_code_is_read_without_it(folder):
     change(folder / "config.json", auto_map=CONFIG)
     assert load_pretrained(folder).model.config.embed_dim == 24
     assert not [*folder.parent.rglob(MARKER)]
 
 
+@pytest.mark.peers
 def test_a_config_does_not_choose_a_kernel_to_be_fetched(folder):
     change(folder / "config.json", attn_implementation="somebody/kernel")
     assert load_pretrained(folder).model.config.embed_dim == 24
 
 
+@pytest.mark.peers
 @pytest.mark.parametrize("name", ["hf-hub:somebody/model", "local-dir:/tmp", "hf_hub:a/b@main"])
 def test_timm_loads_only_what_it_lists(name):
     with pytest.raises(ValueError, match=f"timm has no weights called {name}"):
@@ -139,6 +145,7 @@ def test_pickled_arrays_are_not_loaded(tmp_path):
     assert not (tmp_path / MARKER).exists()
 
 
+@pytest.mark.peers
 def test_pickled_weights_in_a_folder_of_hugging_face_are_not_loaded(folder):
     (folder / "model.safetensors").unlink()
     torch.save({"cls_token": Leave(folder / MARKER)}, folder / "pytorch_model.bin")

@@ -9,12 +9,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import timm
 import torch
+from peers import timm, transformers
 from PIL import Image
 from safetensors.torch import load_file, save_file
-from transformers import ViTConfig as HFConfig
-from transformers import ViTForImageClassification, ViTImageProcessor
 
 from vit_helpers._files import save_sealed
 from vit_helpers.cli import main
@@ -72,6 +70,7 @@ CASES = {
 }
 
 
+@pytest.mark.peers
 @pytest.mark.parametrize("wrap", CASES.values(), ids=CASES)
 def test_the_prefix_of_most_names_is_removed_and_the_rest_named(tmp_path, wrap):
     model, images = small_timm(), torch.randn(2, 3, 16, 16)
@@ -92,6 +91,7 @@ def test_names_of_compiled_blocks_are_plain(tmp_path):
     assert torch.equal(load_pretrained(path).model(images), model(images))
 
 
+@pytest.mark.peers
 def test_two_models_in_one_file_are_refused(tmp_path):
     state = small_timm().state_dict()
     torch.save({**prefixed("a.", state), **prefixed("b.", state)}, path := tmp_path / "w.pth")
@@ -180,9 +180,11 @@ def hugging_face(folder, size=(16, 16), **changes):
     torch.manual_seed(0)
     fields = {"image_size": 16, "patch_size": 8, "hidden_size": 64, "num_hidden_layers": 1}
     fields |= {"num_attention_heads": 4, "intermediate_size": 64, "num_labels": 3}
-    ViTForImageClassification(HFConfig(**fields | changes)).save_pretrained(folder)
+    config = transformers.ViTConfig(**fields | changes)
+    transformers.ViTForImageClassification(config).save_pretrained(folder)
     height, width = size
-    ViTImageProcessor(size={"height": height, "width": width}).save_pretrained(folder)
+    processor = transformers.ViTImageProcessor(size={"height": height, "width": width})
+    processor.save_pretrained(folder)
     return folder
 
 
@@ -190,6 +192,7 @@ def change(path, **values):
     path.write_text(json.dumps(json.loads(path.read_text()) | values))
 
 
+@pytest.mark.peers
 def test_images_that_are_prepared_in_another_shape_are_refused(tmp_path):
     """Both have four patches, so all weights fit."""
     folder = hugging_face(tmp_path / "m", image_size=[8, 32])
@@ -250,6 +253,7 @@ def test_a_preparation_takes_no_memory(tmp_path):
         load_pretrained(path)
 
 
+@pytest.mark.peers
 @pytest.mark.parametrize(
     "lie",
     [{"num_hidden_layers": 10_000_000}, {"hidden_size": 4_000_000}, {"image_size": 8_000_000}],
@@ -295,6 +299,7 @@ ODD = {
 }
 
 
+@pytest.mark.peers
 @pytest.mark.parametrize("spoil", ODD.values(), ids=ODD)
 def test_an_odd_folder_of_hugging_face_is_one_line_that_names_it(tmp_path, spoil):
     folder = hugging_face(tmp_path / "m")

@@ -24,7 +24,7 @@ from PIL import Image, ImageChops
 from tools.execute import METADATA
 
 expect = pytest.importorskip(
-    "playwright.sync_api", reason="no playwright here: the extra [test] brings it"
+    "playwright.sync_api", reason="no playwright here: the extra [ci] brings it"
 ).expect
 pytestmark = IN_BROWSER
 

@@ -30,6 +30,7 @@ from vit_helpers.cli import COMMANDS
 from vit_helpers.results import read_results
 from vit_helpers.results.localization import compare_methods, summarize_scores
 
+pytestmark = pytest.mark.dev
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "vit_helpers"
 FILES = sorted(PACKAGE.rglob("*.py"))

@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[1]
 TOKEN = "VIT_HELPERS_TEST_OF_LEFTOVERS"  # a variable of every process of a run
 SECONDS = 15  # in which all processes of a run must have ended
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+pytestmark = [pytest.mark.skipif(sys.platform != "linux", reason="reads /proc"), pytest.mark.dev]
 
 CHILD = """
 import subprocess, sys

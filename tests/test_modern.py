@@ -3,9 +3,9 @@
 from dataclasses import replace
 
 import pytest
-import timm
 import torch
 import torch.nn.functional as F
+from peers import timm
 from torch import nn
 
 from vit_helpers.attention import attention
@@ -315,6 +315,7 @@ PUBLISHED = {  # timm's, and what ours has more in numbers of D
 }
 
 
+@pytest.mark.peers
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_published_models_have_as_many_weights(name):
     published, more = PUBLISHED[name]

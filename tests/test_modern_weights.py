@@ -4,21 +4,15 @@ import json
 from contextlib import nullcontext
 
 import pytest
-import timm
 import torch
-import transformers
-from transformers import (
-    Dinov2Config,
-    Dinov2Model,
-    SiglipVisionConfig,
-    SiglipVisionModel,
-)
+from peers import timm, transformers
 
 from vit_helpers.parity import perturb
 from vit_helpers.pretrained import load_pretrained
 from vit_helpers.pretrained.key_maps import rename
 from vit_helpers.vit import ViT, ViTConfig
 
+pytestmark = pytest.mark.peers
 SIZE = {"image_size": 32, "patch_size": 8, "hidden_size": 32, "num_hidden_layers": 2}
 SIZE |= {"num_attention_heads": 4}
 HALF = [0.5] * 3
@@ -38,12 +32,18 @@ def dinov3(**changes):
 
 
 def siglip(**changes):
-    return SiglipVisionModel(SiglipVisionConfig(**SIZE | {"intermediate_size": 64} | changes))
+    return transformers.SiglipVisionModel(
+        transformers.SiglipVisionConfig(**SIZE | {"intermediate_size": 64} | changes)
+    )
+
+
+def dinov2(**changes):
+    return transformers.Dinov2Model(transformers.Dinov2Config(**SIZE, **changes))
 
 
 OURS = {
-    "DINOv2": lambda: Dinov2Model(Dinov2Config(**SIZE)),
-    "DINOv2, gated": lambda: Dinov2Model(Dinov2Config(**SIZE, use_swiglu_ffn=True)),
+    "DINOv2": dinov2,
+    "DINOv2, gated": lambda: dinov2(use_swiglu_ffn=True),
     "DINOv2 with registers": lambda: model_of(
         "Dinov2WithRegisters", SIZE | {"num_register_tokens": 4}
     ),
@@ -72,7 +72,7 @@ def store(folder, make, settings=None):
 
 def output(model, images):
     outputs = model(images)
-    siglip = isinstance(model, SiglipVisionModel)
+    siglip = isinstance(model, transformers.SiglipVisionModel)
     return outputs.pooler_output if siglip else outputs.last_hidden_state[:, 0]
 
 
@@ -110,7 +110,7 @@ def test_without_a_processor_imagenets_pixels_are_assumed(tmp_path):
 
 
 def test_a_head_that_reads_more_than_the_class_token_is_refused(tmp_path):
-    config = Dinov2Config(**SIZE, num_labels=3)
+    config = transformers.Dinov2Config(**SIZE, num_labels=3)
     store(tmp_path, lambda: transformers.Dinov2ForImageClassification(config), {})
     with pytest.raises(ValueError, match=r"head of Dinov2ForImageClassification; wanted"):
         load_pretrained(tmp_path)
@@ -136,7 +136,7 @@ def test_what_a_config_does_not_say_of_its_weights_is_named(tmp_path):
 
 
 def test_another_activation_is_refused(tmp_path):
-    store(tmp_path, lambda: Dinov2Model(Dinov2Config(**SIZE, hidden_act="relu")), {})
+    store(tmp_path, lambda: dinov2(hidden_act="relu"), {})
     with pytest.raises(ValueError, match="hidden_act = 'relu'"):
         load_pretrained(tmp_path)
 
@@ -208,7 +208,7 @@ def test_larger_models_have_our_names_and_shapes(name):
 
 
 def test_a_mask_token_is_left_out():
-    state = Dinov2Model(Dinov2Config(**SIZE)).state_dict()
+    state = dinov2().state_dict()
     assert "embeddings.mask_token" in state
     assert not any("mask" in key for key in rename(state, "Hugging Face, DINOv2"))
 

@@ -9,6 +9,8 @@ from tools.experiments import norm_placement
 from vit_helpers.encoder import Block
 from vit_helpers.results import read_results
 
+pytestmark = pytest.mark.dev
+
 
 def test_the_variants_are_pre_norm_post_norm_and_no_sum():
     x = torch.randn(2, 5, 8)

@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from colorspacious import cspace_convert, deltaE
 from matplotlib.colors import to_rgb
+from peers import Library
 
 from vit_helpers.plots import (
     ablation,
@@ -36,6 +36,8 @@ from vit_helpers.plots import (
 )
 from vit_helpers.plots.start_here import Pass, draw_model
 
+pytestmark = pytest.mark.dev
+colorspacious = Library("colorspacious")
 NAMES = ("CLASS_TOKEN", "PATCH", "POSITION", "QUERY", "KEY", "VALUE", "TEXT", "LINE")
 PALETTE = {name: to_rgb(getattr(style, name)) for name in NAMES}
 # the last three at their full strength
@@ -53,15 +55,12 @@ def seen(colors, sight):
     """
     if sight == "all colors":
         return np.asarray(colors)
-    return np.clip(
-        cspace_convert(colors, {"name": "sRGB1+CVD", "cvd_type": sight, "severity": 100}, "sRGB1"),
-        0,
-        1,
-    )
+    space = {"name": "sRGB1+CVD", "cvd_type": sight, "severity": 100}
+    return np.clip(colorspacious.cspace_convert(colors, space, "sRGB1"), 0, 1)
 
 
 def distance(one, other, sight):
-    return deltaE(
+    return colorspacious.deltaE(
         seen(one, sight), seen(other, sight), input_space="sRGB1", uniform_space="CAM02-UCS"
     )
 
@@ -108,7 +107,7 @@ def test_measured_values_grow_brighter_for_everyone(sight):
     if sight == "gray print":
         lightness = np.array([100 * style.shade(step) for step in steps])
     else:
-        lightness = cspace_convert(seen(steps, sight), "sRGB1", "CAM02-UCS")[:, 0]
+        lightness = colorspacious.cspace_convert(seen(steps, sight), "sRGB1", "CAM02-UCS")[:, 0]
     assert (np.diff(lightness) > 0).all() and lightness[-1] - lightness[0] > 60
 
 

@@ -8,6 +8,7 @@ import pytest
 from tools import main as run_tool
 from tools.experiments import parity
 
+pytestmark = pytest.mark.peers
 ROOT = Path(__file__).parents[1]
 SMALL = "8 px/P2/D64/L2"
 

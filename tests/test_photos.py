@@ -58,6 +58,7 @@ def trained(tmp_path_factory):
     return folder, words
 
 
+@pytest.mark.dev
 def test_the_file_says_how_the_model_was_trained(trained):
     folder, words = trained
     file = folder / "photos-0.safetensors"
@@ -71,6 +72,7 @@ def test_the_file_says_how_the_model_was_trained(trained):
     assert load_familiarity(file).means.shape == (3, 128)
 
 
+@pytest.mark.dev
 def test_an_interrupted_training_goes_on(trained, capsys):
     folder, words = trained
     before = load_pretrained(folder / "photos-0.safetensors").model.state_dict()
@@ -80,6 +82,7 @@ def test_an_interrupted_training_goes_on(trained, capsys):
     assert all(torch.equal(one, after[name]) for name, one in before.items())
 
 
+@pytest.mark.dev
 def test_a_model_that_never_saw_cats_and_dogs_learns_them_from_few_labels(
     tmp_path, monkeypatch, capsys
 ):
@@ -115,6 +118,7 @@ def test_the_stored_model_without_cats_and_dogs_has_not_seen_them():
     )
 
 
+@pytest.mark.dev
 def test_a_row_for_each_kind_of_image(trained, monkeypatch, capsys):
     monkeypatch.setattr(unfamiliar, "COUNT", 20)
     folder, words = trained

@@ -2,10 +2,8 @@
 
 import numpy as np
 import pytest
-import timm
 import torch
-from transformers import ViTConfig as HFConfig
-from transformers import ViTModel
+from peers import timm, transformers
 
 from vit_helpers.parity import largest_difference, perturb
 from vit_helpers.pretrained import fill, from_google, from_huggingface, from_timm, from_torchvision
@@ -32,6 +30,7 @@ def test_names_of_older_huggingface_files():
     assert renamed["blocks.0.attn.qkv.weight"][:, 0].tolist() == [0, 0, 1, 1, 2, 2]
 
 
+@pytest.mark.peers
 def test_huggingfaces_pooler_is_the_pre_training_head():
     sizes = {
         "hidden_size": 16,
@@ -39,7 +38,7 @@ def test_huggingfaces_pooler_is_the_pre_training_head():
         "num_attention_heads": 2,
         "intermediate_size": 64,
     }
-    twin = ViTModel(HFConfig(image_size=8, patch_size=4, **sizes)).eval()
+    twin = transformers.ViTModel(transformers.ViTConfig(image_size=8, patch_size=4, **sizes)).eval()
     perturb(twin, std=0.1)
     config = ViTConfig(8, 4, 3, 0, 16, 2, 2, representation_size=16, norm_eps=1e-12)
     ours = ViT(config).eval()
@@ -135,6 +134,7 @@ def google_model():
     return ViT(ViTConfig(16, 4, 3, 5, 24, 2, 3)).eval()
 
 
+@pytest.mark.peers
 def test_googles_weights_give_the_logits_that_timm_gives(tmp_path, google_model):
     """timm has a reader of its own for these files"""
     path = tmp_path / "weights.npz"

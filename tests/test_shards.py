@@ -94,8 +94,9 @@ def test_a_shard_is_a_tar_that_reads_at_a_glance(written, digits):
     assert not [file for file in written.parent.iterdir() if file != written]
 
 
+@pytest.mark.peers
 def test_hugging_face_datasets_reads_the_shards(written, numbers, digits, monkeypatch, tmp_path):
-    datasets = pytest.importorskip("datasets")
+    import datasets
 
     paths = [str(path) for path in sorted(written.glob("train-*.tar"))]
     stream = datasets.load_dataset(

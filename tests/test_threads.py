@@ -133,12 +133,14 @@ def test_large_batches_get_all_processors_unless_somebody_chose(
 # The table of how long trainings take beside others
 
 
+@pytest.mark.dev
 def test_the_choices_are_torchs_own_all_processors_and_one():
     own, passive, one = crowd.choices().values()
     assert own == {} and int(passive["OMP_NUM_THREADS"]) == max(1, int(_cpus.count_cpus()))
     assert one == {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"}
 
 
+@pytest.mark.dev
 def test_crowd_measures_a_choice_in_every_company_and_leaves_nothing(capsys, monkeypatch):
     before = psutil.Process().children()
     monkeypatch.setattr(crowd, "choices", lambda: {"one thread": {"OMP_NUM_THREADS": "1"}})
@@ -149,6 +151,7 @@ def test_crowd_measures_a_choice_in_every_company_and_leaves_nothing(capsys, mon
     assert psutil.Process().children() == before
 
 
+@pytest.mark.dev
 def test_the_table_gives_medians_ranges_and_ratios():
     company = dict.fromkeys(crowd.COMPANIES, 2.0)
     rows = [{"training": "small", "threads": "one"} | company for _ in range(3)]

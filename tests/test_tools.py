@@ -11,6 +11,7 @@ import pytest
 
 from tools import main as run_tool
 
+pytestmark = pytest.mark.dev
 ROOT = Path(__file__).parents[1]
 FILES = {
     ".".join(path.relative_to(ROOT / "tools").with_suffix("").parts): path.read_text(

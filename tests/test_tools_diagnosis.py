@@ -12,6 +12,8 @@ from vit_helpers.data import Batches, subset
 from vit_helpers.results import read_results
 from vit_helpers.training import evaluate
 
+pytestmark = pytest.mark.dev
+
 
 def test_a_plan_has_shares_from_1_to_50_percent_and_is_drawn_from_its_seed():
     plans = [diagnosis.draw_plan(seed) for seed in range(200)]

@@ -10,6 +10,7 @@ from tools.experiments import accuracies, effects, growth
 from vit_helpers.ablation import Table, read_runs, run_table
 from vit_helpers.ablation.rows import unpack
 
+pytestmark = pytest.mark.dev
 SMALL = {"epochs": 1, "images": 100, "embed_dim": 16, "depth": 1, "num_heads": 2}
 
 

@@ -14,6 +14,8 @@ from vit_helpers.data.splits import subset
 from vit_helpers.results import read_results
 from vit_helpers.vit import ViT, ViTConfig
 
+pytestmark = pytest.mark.dev
+
 
 def test_it_stores_a_row_for_each_kind_and_seed(tmp_path, monkeypatch, capsys):
     data = load("digits")

@@ -5,6 +5,7 @@ import pytest
 
 from tools.experiments import keeping
 
+pytestmark = pytest.mark.dev
 ROW = {
     "case": "a case",
     "validation_images": 100,

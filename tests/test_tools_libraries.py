@@ -13,6 +13,7 @@ from tools.experiments.libraries import MODULES, SHAPES, make_model, markdown
 from vit_helpers.scaling import parameters, speedups, timing, training_bytes
 from vit_helpers.vit import ViTConfig
 
+pytestmark = pytest.mark.peers
 TINY = ViTConfig(8, 4, 1, 10, 16, 2, 2)
 linux = pytest.mark.skipif(sys.platform != "linux", reason="only Linux reports the resident memory")
 

