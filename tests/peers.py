@@ -17,7 +17,8 @@ class Library:
         self.name = name
 
     def __getattr__(self, attribute):
-        if attribute.startswith(("_", "pytest")):  # pytest asks whatever it finds in a file
+        # pytest asks whatever it finds in a file, whether it is a test
+        if attribute.startswith(("__", "pytest")) and attribute != "__version__":
             raise AttributeError(attribute)
         return getattr(import_module(self.name), attribute)
 

@@ -469,6 +469,8 @@ READMES = [
     PACKAGE / "README.md",
     PACKAGE / "results" / "README.md",
     ROOT / "tools" / "README.md",
+    ROOT / "tools" / "publishing.md",
+    ROOT / ".github" / "CONTRIBUTING.md",
 ]
 
 
@@ -481,7 +483,9 @@ def anchors(path):
 
 
 @pytest.mark.repo
-@pytest.mark.parametrize("path", READMES, ids=["first page", "package", "tables", "tools"])
+@pytest.mark.parametrize(
+    "path", READMES, ids=["first page", "package", "tables", "tools", "publishing", "contributing"]
+)
 def test_links_and_pictures_of_a_readme_are_there(path):
     text = path.read_text(encoding="utf-8")
     links = [

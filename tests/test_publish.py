@@ -20,6 +20,7 @@ pytestmark = pytest.mark.repo
 
 ROOT = Path(__file__).parents[1]
 PARTS = (
+    "CITATION.cff",
     "LICENSE",
     "README.md",
     "pyproject.toml",
@@ -81,11 +82,12 @@ def test_published_and_undone_every_byte_is_what_it_was(repository):
     after = contents(repository)
     changed = sorted(path.as_posix() for path in after if after[path] != before.get(path))
     written = [
+        "CITATION.cff",
         "README.md",
         "pyproject.toml",
         *[path.relative_to(repository).as_posix() for path in notebooks(repository)],
     ]
-    assert changed == sorted(written) and len(written) == 2 + len(all_notebooks())
+    assert changed == sorted(written) and len(written) == 3 + len(all_notebooks())
     *lines, last = done.stdout.splitlines()
     assert sorted(lines) == sorted(f"{path}: written" for path in written)
     assert last.startswith(f"next: commit, tag that {TAG}, and push both")
@@ -136,6 +138,8 @@ def test_the_address_comes_wherever_it_is_needed(repository):
     assert tomllib.loads((repository / "pyproject.toml").read_text(encoding="utf-8"))["project"][
         "urls"
     ] == {"Repository": HOME}
+    citation = (repository / "CITATION.cff").read_text(encoding="utf-8")
+    assert f'\nrepository-code: "{HOME}"\n' in citation
     for path in notebooks(repository):
         where = f"own-er/a.name_2/blob/main/{path.relative_to(repository).as_posix()}"
         first, *rest = cells(path)[0].source.splitlines()

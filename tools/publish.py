@@ -1,10 +1,11 @@
 """Write the repository's address on GitHub into notebooks (Colab, Kaggle) and README.md.
 
-The address is kept in pyproject.toml. It also goes into the first cell and the setup cell of every
-notebook, which installs the package at the tag of this version, and between two comments of
-README.md. Nothing is sent. Another OWNER/NAME moves it all; the same one again gives a new notebook
-what the others have. Links are to the branch main. With the address of the site that `tools.book`
-builds, the README's first pictures lead to the live page there, and without it to notebooks.
+The address is kept in pyproject.toml. It also goes into CITATION.cff, between two comments of
+README.md, and into the first cell and the setup cell of every notebook, which installs the package
+at the tag of this version. Nothing is sent. Another OWNER/NAME moves it all; the same one again
+gives a new notebook what the others have. Links are to the branch main. With the address of the
+site that `tools.book` builds, the README's first pictures lead to the live page there, and without
+it to notebooks.
 """
 
 import argparse
@@ -42,7 +43,11 @@ LEADS = {  # the README's first pictures, and where they lead without a site
 FROM, TO = "<!-- publish writes from here -->\n", "<!-- to here -->\n"
 BLOCK = re.compile(f"{FROM}.*?{TO}", re.DOTALL)
 ENTRY = re.compile(r"^(?:# )?Repository = .*$", re.MULTILINE)
-NO_ENTRY = '# Repository = ""  # `python -m tools.publish OWNER/NAME` writes the address here'
+CITATION = ROOT / "CITATION.cff"
+CITED = re.compile(r"^(?:# )?repository-code: .*$", re.MULTILINE)
+COMMAND = "# `python -m tools.publish OWNER/NAME` writes the address here"
+NO_ENTRY = f'# Repository = ""  {COMMAND}'
+NOT_CITED = f'# repository-code: ""  {COMMAND}'
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -111,7 +116,7 @@ def pictures_lead(readme: str, site: str) -> str:
 
 def pages(home: str, site: str = "") -> dict[Path, str]:
     """What every file that contains an address should be; "" for none."""
-    welcome, entry = "", NO_ENTRY
+    welcome, entry, cited = "", NO_ENTRY, NOT_CITED
     if home:
         links = links_to(home, all_notebooks()[0]).items()
         badges = " ".join(
@@ -120,10 +125,12 @@ def pages(home: str, site: str = "") -> dict[Path, str]:
         welcome = (STATIC / "welcome.txt").read_text(encoding="utf-8")
         welcome = welcome.format(badges=badges, home=home, name=home.rpartition("/")[2])
         entry = f'Repository = "{home}"'
+        cited = f'repository-code: "{home}"'
     texts = {path: notebook_with(path, home) for path in all_notebooks()}
     for path, pattern, new, what in (
         (README, BLOCK, FROM + welcome + TO, "the two comments around what publish writes"),
         (PROJECT, ENTRY, entry, "a line for the Repository"),
+        (CITATION, CITED, cited, "a line for the repository-code"),
     ):
         before, *after = pattern.split(path.read_text(encoding="utf-8"))
         if len(after) != 1:
