@@ -100,9 +100,11 @@ def test_a_second_run_leaves_the_first_alone(trained):
 
 
 def start(*words, cwd):
-    """A command under way, which writes into two files; forked where that is possible"""
-    ways = multiprocessing.get_context("forkserver" if os.name == "posix" else "spawn")
-    ways.set_forkserver_preload(["matplotlib.pyplot", "sklearn.datasets", "torch._dynamo"])
+    """A command under way, which writes into two files; forked where that is safe"""
+    way = "forkserver" if sys.platform == "linux" else "spawn"  # on macOS a fork may crash
+    ways = multiprocessing.get_context(way)
+    if way == "forkserver":
+        ways.set_forkserver_preload(["matplotlib.pyplot", "sklearn.datasets", "torch._dynamo"])
     run = ways.Process(
         target=say_into_files,
         args=(list(map(str, words)), cwd, said := Path(tempfile.mkdtemp(dir=cwd))),
@@ -230,7 +232,8 @@ def test_bad_options_are_named(tmp_path, monkeypatch, capsys, words, status, say
     monkeypatch.chdir(tmp_path)
     Path("file").write_text("in the way")
     assert main_status("train", *words) == status
-    assert says.format(here=tmp_path) in capsys.readouterr().err
+    err = capsys.readouterr().err.replace("\\", "/")
+    assert says.format(here=tmp_path.as_posix()) in err
     # no folder is left of a run that kept nothing
     assert {path.name for path in Path().rglob("*")} <= {"file", "runs"}
 

@@ -295,6 +295,7 @@ def test_more_than_30_classes_are_a_table_in_a_file(tmp_path):
 # Names
 
 
+@pytest.mark.skipif(os.name == "nt", reason="file names are no bytes there")
 def test_a_name_is_the_same_text_in_every_locale():
     # as with LC_ALL=C
     assert as_text("日本".encode().decode("ascii", "surrogateescape")) == as_text("日本") == "日本"
@@ -374,7 +375,11 @@ def test_names_that_are_not_utf_8_are_trained_on_tested_and_predicted(tmp_path):
         ),
         (["live", "--out", "file/a.html"], "file/a.html cannot be written: file is not a folder"),
         (["shards", "folder:x", "file/new"], "file/new cannot be written: file is not a folder"),
-        (["shards", "folder:x", "/proc/new"], "/proc/new cannot be written: "),
+        pytest.param(
+            ["shards", "folder:x", "/proc/new"],
+            "/proc/new cannot be written: ",
+            marks=pytest.mark.skipif(os.name == "nt", reason="there it could be made"),
+        ),
     ],
 )
 def test_what_cannot_be_written_is_told_before_the_work(tmp_path, monkeypatch, words, says):
@@ -392,8 +397,7 @@ def test_what_cannot_be_written_is_told_before_the_work(tmp_path, monkeypatch, w
         monkeypatch.setattr(f"vit_helpers.{work}", lambda *what: pytest.fail("worked"))
     done = command(*words, cwd=tmp_path)
     assert done.returncode == 1 and done.stderr.startswith("error: "), done
-    with pytest.raises(ValueError, match=says):
-        raise ValueError(done.stderr)
+    assert re.search(says, done.stderr.replace("\\", "/")), done.stderr
 
 
 # Results replace neither what a command reads nor what others wrote

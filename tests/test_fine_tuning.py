@@ -270,7 +270,7 @@ def test_weights_of_our_own_run_are_fine_tuned_at_another_size(photos, tmp_path)
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["--weights", "nobody.pth"], r"no weights at /\S+/nobody\.pth"),
+        (["--weights", "nobody.pth"], r"no weights at \S+[/\\]nobody\.pth"),
         (
             ["--weights", "vit_b_16"],
             r"unknown weights 'vit_b_16' \(did you mean torchvision:vit_b_16\?\), known: torch",

@@ -95,17 +95,15 @@ def write_notebook(path, *sources):
 PLUGIN = ["-c", ROOT / "pyproject.toml", "--rootdir", ".", "-p", "no:cacheprovider", "-q"]
 
 
-@pytest.mark.parametrize(
-    ("workers", "number"), [(0, signal.SIGKILL), (1, signal.SIGKILL), (1, signal.SIGTERM)]
-)
+@pytest.mark.parametrize(("workers", "end"), [(0, "SIGKILL"), (1, "SIGKILL"), (1, "SIGTERM")])
 def test_a_suite_leaves_no_kernel_no_worker_and_nothing_that_they_started(
-    start, tmp_path, workers, number
+    start, tmp_path, workers, end
 ):
     notebook = write_notebook(tmp_path / "0.ipynb", CHILD, WAIT)
     (tmp_path / "tests").symlink_to(ROOT / "tests")
     suite = start("-m", "pytest", *PLUGIN, "-n", workers, notebook)
     assert len(start.left()) == 4 + workers  # pytest, the server, the kernel, its child
-    suite.send_signal(number)
+    suite.send_signal(signal.Signals[end])
     suite.wait()
     assert_nothing_is_left(start)
 

@@ -136,15 +136,20 @@ FAULTS = {
         "no picture at .*: it is a link to .*gone, which",
     ),
     "20 GiB": (huge, r"has 20\.0 GiB; an image file may have at most 2 GiB"),
-    "a pipe": (os.mkfifo, "is not a regular file"),
+    "a pipe": (lambda path: os.mkfifo(path), "is not a regular file"),
     "not allowed": (denied, "cannot be read: Permission denied"),
 }
+
+
+POSIX = {"20 GiB", "a pipe"}  # Windows has no such pipes, and takes room for empty space in a file
 
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_bad_file_is_named_by_folder_shards_and_predict(
     fault, pets, tmp_path, monkeypatch, capsys
 ):
+    if os.name == "nt" and fault in POSIX:
+        pytest.skip("not on Windows")
     make, says = FAULTS[fault]
     bad = pets / "cat" / "a bad one.jpg"
     make(bad, monkeypatch) if make is denied else make(bad)
@@ -191,6 +196,7 @@ def test_a_folder_that_cannot_be_read_is_named(pets, monkeypatch):
         folder(pets, 8)
 
 
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no such names")
 def test_names_with_any_character_are_told_on_one_line(pets):
     bad = pets / "cat" / "two\nlines.jpg"
     bad.touch()

@@ -4,9 +4,11 @@ import csv
 import hashlib
 import io
 import json
+import os
 import re
 import shutil
 import struct
+import sys
 import tarfile
 import zlib
 from pathlib import Path
@@ -25,12 +27,14 @@ from vit_helpers.data.stream import Shards
 from vit_helpers.pretrained import Preprocess, save_weights
 from vit_helpers.vit import ViT, ViTConfig
 
-resource = pytest.importorskip("resource", reason="memory can be limited on Unix alone")
-
 
 @pytest.fixture
 def limit_memory():
     """Grants so many MiB more than now, as address space, until the test ends"""
+    if sys.platform != "linux":
+        pytest.skip("only Linux limits the memory of a process")
+    import resource
+
     used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     old = resource.getrlimit(resource.RLIMIT_AS)
     yield lambda mib: resource.setrlimit(resource.RLIMIT_AS, (used + mib * 2**20, old[1]))
@@ -179,6 +183,8 @@ CONTROL = re.compile(r"[^\n -\ufffd]|[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u
 @pytest.fixture
 def hostile(tmp_path):
     """Weights with a hostile class name, two pictures with hostile names, and a folder of both"""
+    if os.name == "nt":
+        pytest.skip("Windows has no such names")
     torch.manual_seed(0)
     model = ViT(ViTConfig.from_name("mini/4", image_size=8, num_classes=2))
     prepare = Preprocess(8, (8, 8), "bilinear", (0.5,) * 3, (0.5,) * 3)

@@ -278,7 +278,8 @@ def test_the_command_names_what_is_wrong(words, says, digits, tmp_path, monkeypa
     write_shards(digits, tmp_path / "full")
     monkeypatch.chdir(tmp_path)
     assert main(["shards", *words]) == 1
-    assert f"error: {says.format(here=tmp_path)}" in capsys.readouterr().err
+    err = capsys.readouterr().err.replace("\\", "/")
+    assert f"error: {says.format(here=tmp_path.as_posix())}" in err
     assert [path.name for path in tmp_path.iterdir()] == ["full"]
 
 

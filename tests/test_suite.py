@@ -1,5 +1,6 @@
 """The suite's own settings: what it leaves out, starts with, and does not compare."""
 
+import ast
 import re
 import tomllib
 from pathlib import Path
@@ -28,6 +29,57 @@ def test_what_the_default_command_leaves_out_is_what_ci_adds():
     added = re.search(r'pytest -m "([^"]*)"', (ROOT / ".ci" / "run").read_text(encoding="utf-8"))[1]
     assert set(added.split(" or ")) == MARKERS
     assert f'pytest -m "{added}"\n' in (ROOT / "tools" / "README.md").read_text(encoding="utf-8")
+
+
+# what Windows lacks
+POSIX_MODULES = {"fcntl", "grp", "pty", "pwd", "resource", "termios"}
+POSIX_NAMES = {"fork", "getloadavg", "getpgid", "getuid", "killpg", "mkfifo", "nice", "pidfd_open"}
+POSIX_NAMES |= {"sched_getaffinity", "sched_setaffinity", "setsid", "statvfs", "uname", "SIGKILL"}
+
+
+def run_on_import(tree):
+    """The nodes of a module that run where it is imported, so not the bodies of functions"""
+    waiting = [tree]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        children = list(ast.iter_child_nodes(node))
+        if isinstance(node, ast.FunctionDef):
+            children = [*node.decorator_list, *node.args.defaults]
+        elif isinstance(node, ast.Lambda):
+            children = node.args.defaults
+        waiting += children
+
+
+def find_posix(code):
+    """What a module needs of POSIX when it is imported"""
+    for node in run_on_import(ast.parse(code)):
+        if isinstance(node, ast.Import):
+            yield from {alias.name for alias in node.names} & POSIX_MODULES
+        elif isinstance(node, ast.ImportFrom) and node.module in POSIX_MODULES:
+            yield node.module
+        elif isinstance(node, ast.Attribute) and ast.unparse(node.value) in ("os", "signal"):
+            yield from {node.attr} & POSIX_NAMES
+
+
+def test_every_file_can_be_imported_on_windows():
+    folders = ("tests", "tools", "vit_helpers")
+    files = [path for folder in folders for path in (ROOT / folder).rglob("*.py")]
+    found = {path.name: [*find_posix(path.read_text(encoding="utf-8"))] for path in files}
+    assert len(files) > 300 and not {name: uses for name, uses in found.items() if uses}
+
+
+@pytest.mark.parametrize(
+    ("code", "uses"),
+    [
+        ("import resource", ["resource"]),
+        ("FAULTS = {'a pipe': os.mkfifo}", ["mkfifo"]),
+        ("def f(end=signal.SIGKILL): pass", ["SIGKILL"]),
+        ("def f():\n    import resource\n    os.fork()\nx = lambda path: os.mkfifo(path)", []),
+    ],
+)
+def test_what_windows_lacks_is_found_where_it_would_stop_an_import(code, uses):
+    assert [*find_posix(code)] == uses
 
 
 def blurred(text):

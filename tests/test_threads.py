@@ -38,6 +38,7 @@ def cgroups(tmp_path, monkeypatch):
 QUOTA = {"cpu.cfs_quota_us": "250000\n", "cpu.cfs_period_us": "100000\n"}
 
 
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="Linux counts so")
 @pytest.mark.parametrize(
     ("own", "files", "cpus"),
     [

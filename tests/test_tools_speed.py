@@ -1,7 +1,6 @@
 """The tool that measures speed-ups: its rows, on any machine, and rows that cannot run."""
 
 import os
-import resource
 from pathlib import Path
 
 import pandas as pd
@@ -110,6 +109,8 @@ def test_checkpointing_keeps_less(tiny):
 
 @pytest.mark.skipif(not timing.can_measure_memory(), reason="needs Linux")
 def test_a_limit_on_memory_binds(monkeypatch):
+    import resource
+
     steps = []
 
     def train(*words):

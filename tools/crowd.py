@@ -64,7 +64,8 @@ def run(args: Namespace) -> None:
     if args.train:
         serve(args.train)
         return
-    print(f"{count_cpus():g} CPUs, load {os.getloadavg()[0]:.1f} before\n", flush=True)
+    load = f", load {os.getloadavg()[0]:.1f} before" if hasattr(os, "getloadavg") else ""
+    print(f"{count_cpus():g} CPUs{load}\n", flush=True)
     rows = []
     for _ in range(args.rounds):
         for size in args.sizes:

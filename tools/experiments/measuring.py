@@ -84,7 +84,7 @@ def in_processes(count: int, function: Callable[..., Any], *args: Any) -> Any:
         ProcessPoolExecutor(count, multiprocessing.get_context("spawn")) as pool,
     ):
         parts = [
-            pool.submit(in_one, r, count, f"file://{folder}/store", threads, function, *args)
+            pool.submit(in_one, r, count, str(Path(folder, "store")), threads, function, *args)
             for r in range(count)
         ]
         return next(part.result() for part in parts)
@@ -94,7 +94,8 @@ def in_one(
     rank: int, count: int, store: str, threads: int, function: Callable[..., Any], *args: Any
 ) -> Any:
     if count > 1:
-        dist.init_process_group("gloo", init_method=store, rank=rank, world_size=count)
+        shared = dist.FileStore(store, count)
+        dist.init_process_group("gloo", store=shared, rank=rank, world_size=count)
     return with_threads(threads, function, *args)
 
 

@@ -5,7 +5,7 @@ import warnings
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import NoReturn
 
 from vit_helpers._files import as_text, shown
@@ -40,9 +40,22 @@ class Content:
 
 def subfolders(path: Path) -> list[Path]:
     """List the folders in a folder that are not hidden, by name."""
-    return sorted(
+    inside = [
         entry for entry in path.iterdir() if entry.is_dir() and not entry.name.startswith(".")
-    )
+    ]
+    return sorted(inside, key=parts_of)
+
+
+def parts_of(path: PurePath) -> tuple[str, ...]:
+    """Return by what paths are sorted, so that classes have the same numbers on every system.
+
+    Paths themselves are sorted on Windows as if all letters were small.
+
+    >>> from pathlib import PureWindowsPath
+    >>> [path.name for path in sorted(map(PureWindowsPath, ["b", "a", "C"]), key=parts_of)]
+    ['C', 'a', 'b']
+    """
+    return path.parts
 
 
 def is_image_name(name: str) -> bool:
@@ -91,7 +104,7 @@ def list_content(path: Path) -> Content:
             content.folders.append(folder)
         content.images += [Path(root, name) for name in names if is_image_name(name)]
         content.left_out += count_others(names)
-    content.images.sort()
+    content.images.sort(key=parts_of)
     return content
 
 

@@ -284,7 +284,7 @@ def write_index(
         "parts": entries,
     }
     index["sha256"] = fingerprint(index)
-    (folder / INDEX).write_text(json.dumps(index, indent=1) + "\n", encoding="utf-8")
+    (folder / INDEX).write_text(json.dumps(index, indent=1) + "\n", encoding="utf-8", newline="\n")
 
 
 def read_index(folder: str | Path) -> dict[str, Any]:

@@ -31,7 +31,7 @@ def machine(device: str = "cpu") -> str:
 
 def processor() -> str:
     """Return the processor's name, as it reports it."""
-    with suppress(OSError, StopIteration), Path("/proc/cpuinfo").open() as lines:
+    with suppress(OSError, StopIteration), Path("/proc/cpuinfo").open(encoding="utf-8") as lines:
         line = next(line for line in lines if line.startswith("model name"))
         return line.partition(":")[2].strip()
     return platform.processor() or platform.machine()
@@ -98,7 +98,7 @@ def reset_peak_memory(device: str = "cpu") -> int:
     # glibc keeps freed memory, and later use of it would not count
     trim = getattr(ctypes.CDLL(None), "malloc_trim", int)
     trim(0)
-    Path("/proc/self/clear_refs").write_text("5")
+    Path("/proc/self/clear_refs").write_text("5", encoding="utf-8")
     return process_memory("VmRSS")
 
 
@@ -125,6 +125,6 @@ def freed_memory_returned() -> Iterator[None]:
 
 def process_memory(kind: str) -> int:
     """Read the bytes of this process according to Linux: "VmRSS" now, "VmHWM" at the peak."""
-    lines = Path("/proc/self/status").read_text().splitlines()
+    lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
     line = next(line for line in lines if line.startswith(kind))
     return 1024 * int(line.split()[1])
