@@ -4,7 +4,7 @@ import re
 
 import pytest
 from browser import IN_BROWSER, browser, page_of
-from test_live_page import CALM, INK, NOTHING, SCRIPT, STEPS, answer, draw, settle
+from test_live_page import CALM, INK, NOTHING, SCRIPT, STEPS, answer, settle
 
 from vit_helpers.live.page import bundle, live_page
 
@@ -113,6 +113,17 @@ def sample_strokes(digit, size=1.0):
     ]
 
 
+def trace(page, stroke):
+    """Draw a stroke with the mouse, from point to point: of the drawing area, which is in sight"""
+    box = page.locator("#canvas").bounding_box()
+    places = [(box["x"] + x * box["width"], box["y"] + y * box["height"]) for x, y in stroke]
+    page.mouse.move(*places[0])
+    page.mouse.down()
+    for place in places[1:]:
+        page.mouse.move(*place)
+    page.mouse.up()
+
+
 def chosen(page):
     """What is selected, switched and drawn, as a visitor can see it"""
     return page.evaluate("""() => ({
@@ -178,7 +189,8 @@ def test_a_digit_of_ones_own_stays_through_the_tour_but_a_doubtful_one_does_not(
     page = visit(viewport=WIDE[0])
     begin(page)
     for stroke in sample_strokes(2):
-        draw(page, stroke)
+        trace(page, stroke)
+    settle(page)
     mine = page.evaluate(INK)
     assert mine["confidence"] > 0.8
     for _ in range(2):
@@ -189,8 +201,9 @@ def test_a_digit_of_ones_own_stays_through_the_tour_but_a_doubtful_one_does_not(
     settle(page)
     begin(page)
     click(page, "#clear")
-    draw(page, [(0.2, 0.2), (0.8, 0.8)])
-    draw(page, [(0.2, 0.8), (0.8, 0.2)])
+    trace(page, [(0.2, 0.2), (0.8, 0.8)])
+    trace(page, [(0.2, 0.8), (0.8, 0.2)])
+    settle(page)
     assert page.evaluate(INK)["confidence"] < 0.8
     click(page, "#tour-next")
     settle(page)
@@ -239,7 +252,8 @@ def test_a_small_drawing_has_thin_lines_and_is_read_as_a_large_one(visit):
         large = page.evaluate(INK)["pixels"]
         click(page, "#clear")
         for stroke in sample_strokes(digit, size=0.36):  # 0.29 of the drawing area with its pen
-            draw(page, stroke)
+            trace(page, stroke)
+        settle(page)
         small = page.evaluate(INK)
         right += small["digit"] == digit and small["confidence"] > 0.6
         differ.append(sum(abs(a - b) for a, b in zip(small["pixels"], large, strict=True)) / 256)
