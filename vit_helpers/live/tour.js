@@ -36,7 +36,8 @@ export function makeTour(page) {
 
   /** Begin from the same state whatever happened before. */
   function enter(step) {
-    const begin = (drawing, chosen) => page.load({ drawing, switches: { ...SWITCHES }, chosen: { ...home.chosen, ...chosen } });
+    const begin = (drawing, chosen) =>
+      page.load({ drawing, switches: { ...SWITCHES }, chosen: { ...home.chosen, ...chosen } });
     begin(home.drawing, START);
     if (page.state.empty || page.state.seen.confidence < SURE) begin(EXAMPLE, START);
     if (step.start) begin(page.save().drawing, { ...START, ...step.start(page) });
@@ -180,8 +181,8 @@ export function makeTour(page) {
   /** What of the window neither the dock nor the answer lies over, from top to bottom */
   function free() {
     const bar = document.getElementById("answer-box"), isStuck = getComputedStyle(bar).position === "sticky";
-    const box = bar.getBoundingClientRect(), bottom = panel.hidden || BESIDE.matches ? innerHeight : innerHeight - panel.offsetHeight;
-    return { top: isStuck && box.top <= 0 ? box.bottom : 0, bottom };
+    const box = bar.getBoundingClientRect(), covered = panel.hidden || BESIDE.matches ? 0 : panel.offsetHeight;
+    return { top: isStuck && box.top <= 0 ? box.bottom : 0, bottom: innerHeight - covered };
   }
 
   /** Scroll until nothing covers what the visitor needs to see, if all of it has room. */
