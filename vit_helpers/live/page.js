@@ -2,6 +2,7 @@
 import { EmptyInkError, boundingBox, reduceInk } from "./ink.js";
 import { drawCropped } from "./panels.js";
 import { SAMPLES, makePen } from "./pen.js";
+import { makeSnapshots } from "./snapshot.js";
 import {
   makeBlocks, makeOdds, makePatches, makePixelReader, makeResult, makeScores, makeTokens, nameHeads, percent, showBlocks,
   showOdds, showPatches, showPixels, showResult, showScores, showTokens,
@@ -34,7 +35,6 @@ let waiting = false;
 /** Read the drawing before the next picture, however many points arrived until then. */
 function readSoon(source) {
   Object.assign(state, { source, still: false });
-  $("example").textContent = pen.isExample() ? "what you see is an example" : "";
   if (waiting) return;
   waiting = true;
   requestAnimationFrame(() => {
@@ -44,6 +44,7 @@ function readSoon(source) {
 }
 
 function readDrawing() {
+  $("example").textContent = pen.isExample() ? "what you see is an example" : "";
   const { ink, width, height } = pen.read();
   try {
     state.pixels = reduceInk(ink, width, height, config.image_size);
@@ -215,7 +216,8 @@ function fillNumbers() {
 }
 
 const pen = makePen($("canvas"), $("cursor"), readSoon, announce);
-const tour = makeTour({ state, vit, model, pick, choose, restore, drawSample });
+const snapshots = makeSnapshots({ state, vit, pen, pick, choose, readDrawing });
+const tour = makeTour({ state, vit, model, pick, choose, drawSample, ...snapshots });
 fillNumbers();
 makeOdds(config.class_names);
 makePixelReader(config.image_size, () => state.pixels);
