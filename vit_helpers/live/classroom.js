@@ -59,6 +59,8 @@ export function makeClassroom(config, { select, toggleHead, tour, redraw }) {
     else document.getElementById("tour-next").click();
   }
 
+  new ResizeObserver(([{ target }]) => root.style.setProperty("--room-dock", `${target.offsetHeight}px`))
+    .observe(document.getElementById("tour"));
   document.addEventListener("fullscreenchange", () => document.fullscreenElement ?? leave());
   addEventListener("pointerdown", () => (byKey = false), true);
   addEventListener("keydown", (event) => {

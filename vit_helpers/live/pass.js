@@ -24,6 +24,14 @@ export const PASS_SIZES = {
   },
 };
 
+/** Sizes that leave at least half of the length to the ribbons; the ink goes first, since the drawing area shows it, too */
+export function fitted(size, length, { depth }) {
+  const { ink, patches, stack, head, bars, font } = size;
+  const fixed = patches + (depth + 1) * stack + depth * head + bars, narrow = !size.across && length < fixed * 1.75;
+  const times = Math.min(1, length / 2 / (fixed + (narrow ? 0 : ink)));
+  return { ...scaled(size, times), ...(narrow && { ink: 0, gaps: [0, ...size.gaps.slice(1)] }), font };
+}
+
 /** The same sizes, all of them larger or smaller */
 export function scaled(size, times) {
   const grow = (value) => (typeof value === "number" ? value * times : value);

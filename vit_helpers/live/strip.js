@@ -1,5 +1,5 @@
 /** The strip that stays in view: the whole pass as one picture, each stage of which leads to its section of the page. */
-import { PASS_SIZES, addedByHeads, drawPass, hitPass, layoutPass, scaled } from "./pass.js";
+import { PASS_SIZES, addedByHeads, drawPass, fitted, hitPass, layoutPass, scaled } from "./pass.js";
 import { el } from "./panels.js";
 import { percent, tokenName } from "./stages.js";
 
@@ -20,6 +20,8 @@ export function brokenBy(stage, switches) {
   return BROKEN.filter(({ on, stages }) => on(switches) && stages.test(stage)).map(({ says }) => says);
 }
 
+const isRoom = () => document.documentElement.classList.contains("classroom");
+
 /**
  * @param {object} config of the model
  * @param {object} does select(changes) and point(token), what a pointer may do; ink: the canvas that is drawn on
@@ -30,19 +32,19 @@ export function makeStrip(config, { ink, select, point }) {
   const context = canvas.getContext("2d"), phone = matchMedia("(max-width: 959px)");
   let colors = readColors(), at = null, latest = null, waiting = false;
 
-  function sizeNow() {
-    if (!document.documentElement.classList.contains("classroom")) return PASS_SIZES[phone.matches ? "column" : "strip"];
+  function sizeNow(length) {
+    if (!isRoom()) return fitted(PASS_SIZES[phone.matches ? "column" : "strip"], length, config);
     return scaled(PASS_SIZES.room, parseFloat(getComputedStyle(document.documentElement).fontSize) / PASS_SIZES.room.font);
   }
 
   function place() {
     const { width, height } = canvas.getBoundingClientRect(), sharp = Math.min(3, devicePixelRatio || 1);
     if (!width || !height) return (at = null);
-    const size = sizeNow();
     Object.assign(canvas, { width: Math.round(width * sharp), height: Math.round(height * sharp) });
     context.setTransform(canvas.width / width, 0, 0, canvas.height / height, 0, 0);
-    const room = size.across ? { length: height, breadth: width } : { length: width, breadth: height };
-    if (!size.ink) room.paper = paperBeside();
+    const down = phone.matches && !isRoom(), size = sizeNow(down ? height : width);
+    const room = down ? { length: height, breadth: width } : { length: width, breadth: height };
+    if (isRoom()) room.paper = paperBeside();
     at = layoutPass(room, size, config);
     placeLinks();
     return at;
