@@ -6,6 +6,7 @@ from base64 import b64encode
 from pathlib import Path
 
 HERE = Path(__file__).parent
+STYLES = ("page.css", "strip.css")
 WEIGHTS = HERE.parent / "weights" / "drawn.safetensors"
 SLOTS = {  # what page.html refers to, and what takes its place
     '<link rel="stylesheet" href="page.css">': "<style>\n{}</style>",
@@ -26,12 +27,13 @@ def live_page(weights: Path = WEIGHTS, address: str | None = None) -> str:
     raises : FileNotFoundError without that file; ValueError if page.html or a script cannot be
              inlined
     """
-    style = (HERE / "page.css").read_text(encoding="utf-8")
-    contents = (style, b64encode(weights.read_bytes()).decode(), bundle("page.js"))
     page = (HERE / "page.html").read_text(encoding="utf-8")
-    for (reference, slot), content in zip(SLOTS.items(), contents, strict=True):
+    for reference in SLOTS:
         if page.count(reference) != 1:
             raise ValueError(f"page.html must contain {reference} exactly once")
+    style = "\n".join((HERE / name).read_text(encoding="utf-8") for name in STYLES)
+    contents = (style, b64encode(weights.read_bytes()).decode(), bundle("page.js"))
+    for (reference, slot), content in zip(SLOTS.items(), contents, strict=True):
         page = page.replace(reference, slot.replace("{}", content))
     where = home() if address is None else address
     if not where:

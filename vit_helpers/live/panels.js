@@ -146,7 +146,7 @@ export function drawAttention(canvas, patches, weights, query) {
   if (query) frame(context, x, y, size, size, 4);
 }
 
-function cellOf(canvas, t, cols) {
+export function cellOf(canvas, t, cols) {
   const size = canvas.width / cols, n = t - 1;
   return t ? { x: (n % cols) * size, y: size + MAP_GAP + Math.floor(n / cols) * size, size } : { x: 0, y: 0, size };
 }
@@ -163,7 +163,7 @@ function outline(context, x, y, size) {
   context.strokeRect(x + 0.5, y + 0.5, size - 1, size - 1);
 }
 
-function frame(context, x, y, width, height, line) {
+export function frame(context, x, y, width, height, line) {
   context.lineWidth = line + 3;
   context.strokeStyle = "#fff";
   context.strokeRect(x + line / 2, y + line / 2, width - line, height - line);
