@@ -1,10 +1,12 @@
 /** The page: what a visitor draws goes through the model, and every stage shows the numbers of that forward pass. */
+import { makeHead, showHead } from "./attention.js";
+import { makeDemo } from "./demo.js";
 import { EmptyInkError, boundingBox, reduceInk } from "./ink.js";
 import { drawCropped } from "./panels.js";
 import { SAMPLES, makePen } from "./pen.js";
 import {
-  makeBlocks, makeOdds, makePatches, makePixelReader, makeResult, makeScores, makeTokens, nameHeads, percent, showBlocks,
-  showOdds, showPatches, showPixels, showResult, showScores, showTokens,
+  makeBlocks, makeOdds, makePatches, makePixelReader, makeResult, makeTokens, nameHeads, percent, showBlocks,
+  showOdds, showPatches, showPixels, showResult, showTokens,
 } from "./stages.js";
 import { model, vit } from "./start.js";
 import { makeTour } from "./tour.js";
@@ -20,11 +22,12 @@ const times = []; // milliseconds of the latest forward passes
 
 /**
  * What the page knows.  token: the selected one; hovered: the one under the pointer; source: who drew; still: nothing has
- * changed for a moment; seen: the numbers of the forward pass
+ * changed for a moment; seen: the numbers of the forward pass; key: whose score is open (null for the one with the most
+ * weight), hoveredKey: the one under the pointer
  */
 const state = {
   token: 0, hovered: null, patch: null, block: 0, head: 0, source: "sample", empty: true, box: null, pixels: null,
-  seen: null, still: true, sample: 3,
+  seen: null, still: true, sample: 3, key: null, hoveredKey: null,
 };
 
 // From the drawing to numbers
@@ -71,7 +74,8 @@ function viewNow() {
   const token = state.hovered ?? state.token;
   const inks = state.seen.patches.map((patch) => patch.reduce((sum, value) => sum + value, 0));
   const patch = token ? token - 1 : state.patch ?? inks.indexOf(Math.max(...inks));
-  return { token, patch, block: state.block, head: state.head, switches: vit.switches };
+  const key = state.hoveredKey ?? state.key;
+  return { token, patch, key, keptKey: state.key, block: state.block, head: state.head, switches: vit.switches };
 }
 
 function showAll() {
@@ -87,7 +91,7 @@ function showView() {
   const view = viewNow(), weights = view.switches.untrained ? model.untrained : model.weights;
   showPatches(state.seen, view);
   showTokens(state.seen, view, state.token, weights.token_embed.pos_embed);
-  showScores(state.seen, view);
+  showHead(state.seen, view);
   showBlocks(state.seen, view);
   settle();
   tour.check();
@@ -138,15 +142,25 @@ function look(token) {
 }
 
 function pick(token) {
-  state.token = token;
-  state.hovered = null;
+  Object.assign(state, { token, hovered: null, key: null });
   if (token) state.patch = token - 1;
   showView();
 }
 
 /** Show head h of block l in detail. */
 function choose(l, h) {
-  Object.assign(state, { block: l, head: h });
+  Object.assign(state, { block: l, head: h, key: null });
+  showView();
+}
+
+/** Open the score of a key, null for the one with the most weight; the same key again: null */
+function pickKey(key) {
+  state.key = key === state.key ? null : key;
+  showView();
+}
+
+function lookAtKey(key) {
+  state.hoveredKey = key;
   showView();
 }
 
@@ -162,9 +176,10 @@ function restore() {
 }
 
 /** n: a digit, or 10 for a scribble */
-function drawSample(n, example = false) {
+function drawSample(n) {
+  demo.stop();
   state.sample = n;
-  pen.show(SAMPLES[n], { example, slowly: !example && !calm.matches });
+  pen.show(SAMPLES[n], { slowly: !calm.matches });
 }
 
 /** The page follows the switches, whoever sets them: a click, the tour or `window.vit.set`. */
@@ -215,16 +230,18 @@ function fillNumbers() {
 }
 
 const pen = makePen($("canvas"), $("cursor"), readSoon, announce);
+const demo = makeDemo({ pen, strokes: SAMPLES[state.sample], read: readDrawing, calm: calm.matches });
 const tour = makeTour({ state, vit, model, pick, choose, restore, drawSample });
 fillNumbers();
 makeOdds(config.class_names);
 makePixelReader(config.image_size, () => state.pixels);
 makePatches(cols, config.patch_size, look, pick);
 makeTokens(config.num_tokens, look, pick);
-makeScores(config.num_tokens, config, choose, pick);
+makeHead(config.num_tokens, config, { choose, pick, pickKey, lookAtKey });
 makeBlocks(config, toggleHead);
 makeResult(config);
 makeControls();
 vit.onSet(showSwitches);
 showSwitches(vit.switches);
-drawSample(3, true);
+window.stopDemo = demo.stop; // the whole example, now
+demo.start();
