@@ -2,6 +2,7 @@
 import { EmptyInkError, boundingBox, reduceInk } from "./ink.js";
 import { drawCropped } from "./panels.js";
 import { SAMPLES, makePen } from "./pen.js";
+import { makePhotos } from "./photos.js";
 import {
   makeBlocks, makeOdds, makePatches, makePixelReader, makeResult, makeScores, makeTokens, nameHeads, percent, showBlocks,
   showOdds, showPatches, showPixels, showResult, showScores, showTokens,
@@ -225,6 +226,7 @@ makeScores(config.num_tokens, config, choose, pick);
 makeBlocks(config, toggleHead);
 makeResult(config);
 makeControls();
+makePhotos();
 vit.onSet(showSwitches);
 showSwitches(vit.switches);
 drawSample(3, true);
