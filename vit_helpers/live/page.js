@@ -6,6 +6,7 @@ import { EmptyInkError, boundingBox, reduceInk } from "./ink.js";
 import { makeMarks, showMarks } from "./marks.js";
 import { drawCropped } from "./panels.js";
 import { SAMPLES, makePen } from "./pen.js";
+import { makePhotos } from "./photos.js";
 import { makeSnapshots } from "./snapshot.js";
 import {
   makeBlocks, makeOdds, makePatches, makePixelReader, makeResult, makeTokens, nameHeads, percent, showBlocks,
@@ -258,6 +259,7 @@ makeBlocks(config, toggleHead);
 makeResult(config);
 makeMarks(config, { point, pick, seen: () => state.seen, switches: () => vit.switches });
 makeControls();
+makePhotos();
 vit.onSet(showSwitches);
 showSwitches(vit.switches);
 window.stopDemo = demo.stop; // the whole example, now
