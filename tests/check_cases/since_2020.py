@@ -126,7 +126,6 @@ ROTATE_WRONG = {
 }) | TURN.wrong("waves", {
     "sine and cosine are swapped": "torch.sin(angles), torch.cos(angles)",
     "treated as degrees": "torch.cos(angles * math.pi / 180), torch.sin(angles * math.pi / 180)",
-    "turned into degrees": "torch.cos(angles * 180 / math.pi), torch.sin(angles * 180 / math.pi)",
     "nothing is turned": "torch.ones_like(angles), torch.zeros_like(angles)",
 }) | TURN.wrong("start", {
     "turns the first tokens": "min(0, N)",

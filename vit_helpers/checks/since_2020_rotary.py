@@ -98,8 +98,6 @@ ROTATE_MISTAKES: dict[str, Function] = variants(turned, {
     ),
     "the angles are treated as degrees, but they are radians, as cos and sin need them":
         lambda x, angles: turned(x, angles.deg2rad()),
-    "the angles are turned into degrees, but cos and sin need radians: use them as they are":
-        lambda x, angles: turned(x, angles.rad2deg()),
     "nothing is turned": lambda x, angles: x.clone(),
     "angle i is repeated for neighbors, but it belongs to the numbers i and i + d/2":
         lambda x, angles: turned_whole(x, angles.repeat_interleave(2, dim=1)),
