@@ -1,12 +1,16 @@
 /** The page: what a visitor draws goes through the model, and every stage shows the numbers of that forward pass. */
+import { makeHead, showHead } from "./attention.js";
 import { makeClassroom } from "./classroom.js";
+import { makeDemo } from "./demo.js";
 import { EmptyInkError, boundingBox, reduceInk } from "./ink.js";
 import { makeMarks, showMarks } from "./marks.js";
 import { drawCropped } from "./panels.js";
 import { SAMPLES, makePen } from "./pen.js";
+import { makePhotos } from "./photos.js";
+import { makeSnapshots } from "./snapshot.js";
 import {
-  makeBlocks, makeOdds, makePatches, makePixelReader, makeResult, makeScores, makeTokens, nameHeads, percent, showBlocks,
-  showOdds, showPatches, showPixels, showResult, showScores, showTokens,
+  makeBlocks, makeOdds, makePatches, makePixelReader, makeResult, makeTokens, nameHeads, percent, showBlocks,
+  showOdds, showPatches, showPixels, showResult, showTokens,
 } from "./stages.js";
 import { model, vit } from "./start.js";
 import { makeStrip } from "./strip.js";
@@ -23,12 +27,12 @@ const times = []; // milliseconds of the latest forward passes
 
 /**
  * What the page knows.  token: the selected one; hovered: the one under the pointer, which is looked at; pointed: one that is
- * only marked everywhere; source: who drew; still: nothing has
- * changed for a moment; seen: the numbers of the forward pass
+ * only marked everywhere; source: who drew; still: nothing has changed for a moment; seen: the numbers of the forward pass;
+ * key: whose score is open (null for the one with the most weight), hoveredKey: the one under the pointer
  */
 const state = {
   token: 0, hovered: null, pointed: null, patch: null, block: 0, head: 0, source: "sample", empty: true, box: null, pixels: null,
-  seen: null, still: true, sample: 3,
+  seen: null, still: true, sample: 3, key: null, hoveredKey: null,
 };
 
 // From the drawing to numbers
@@ -38,7 +42,6 @@ let waiting = false;
 /** Read the drawing before the next picture, however many points arrived until then. */
 function readSoon(source) {
   Object.assign(state, { source, still: false });
-  $("example").textContent = pen.isExample() ? "what you see is an example" : "";
   if (waiting) return;
   waiting = true;
   requestAnimationFrame(() => {
@@ -48,6 +51,7 @@ function readSoon(source) {
 }
 
 function readDrawing() {
+  $("example").textContent = pen.isExample() ? "what you see is an example" : "";
   const { ink, width, height } = pen.read();
   try {
     state.pixels = reduceInk(ink, width, height, config.image_size);
@@ -75,7 +79,9 @@ function viewNow() {
   const token = state.hovered ?? state.token;
   const inks = state.seen.patches.map((patch) => patch.reduce((sum, value) => sum + value, 0));
   const patch = token ? token - 1 : state.patch ?? inks.indexOf(Math.max(...inks));
-  return { token, patch, pointed: state.pointed, block: state.block, head: state.head, switches: vit.switches };
+  const key = state.hoveredKey ?? state.key;
+  const { pointed, block, head } = state;
+  return { token, patch, pointed, key, keptKey: state.key, block, head, switches: vit.switches };
 }
 
 function showAll() {
@@ -91,7 +97,7 @@ function showView() {
   showPixels(state.pixels, config.image_size);
   showPatches(state.seen, view);
   showTokens(state.seen, view, state.token, weights.token_embed.pos_embed);
-  showScores(state.seen, view);
+  showHead(state.seen, view);
   showBlocks(state.seen, view);
   showMarks(state.seen, view, config);
   strip.show(state.seen, view, { weights, empty: state.empty });
@@ -155,12 +161,21 @@ function point(token) {
 }
 
 function pick(token) {
-  select({ token, hovered: null });
+  select({ token, hovered: null, key: null });
 }
 
 /** Show head h of block l in detail. */
 function choose(l, h) {
-  select({ block: l, head: h });
+  select({ block: l, head: h, key: null });
+}
+
+/** Open the score of a key, null for the one with the most weight; the same key again: null */
+function pickKey(key) {
+  select({ key: key === state.key ? null : key });
+}
+
+function lookAtKey(key) {
+  select({ hoveredKey: key });
 }
 
 function toggleHead(l, h) {
@@ -175,9 +190,10 @@ function restore() {
 }
 
 /** n: a digit, or 10 for a scribble */
-function drawSample(n, example = false) {
+function drawSample(n) {
+  demo.stop();
   state.sample = n;
-  pen.show(SAMPLES[n], { example, slowly: !example && !calm.matches });
+  pen.show(SAMPLES[n], { slowly: !calm.matches });
 }
 
 /** The page follows the switches, whoever sets them: a click, the tour or `window.vit.set`. */
@@ -228,19 +244,23 @@ function fillNumbers() {
 }
 
 const pen = makePen($("canvas"), $("cursor"), readSoon, announce);
+const snapshots = makeSnapshots({ state, vit, pen, pick, choose, readDrawing });
 const strip = makeStrip(config, { ink: $("canvas"), select, point });
-const tour = makeTour({ state, vit, model, pick, choose, restore, drawSample });
+const demo = makeDemo({ pen, strokes: SAMPLES[state.sample], read: readDrawing, calm: calm.matches });
+const tour = makeTour({ state, vit, model, pick, choose, drawSample, ...snapshots });
 const classroom = makeClassroom(config, { select, toggleHead, tour, redraw: strip.redraw });
 fillNumbers();
 makeOdds(config.class_names);
 makePixelReader(config.image_size, () => state.pixels);
 makePatches(cols, config.patch_size, look, pick);
 makeTokens(config.num_tokens, look, pick);
-makeScores(config.num_tokens, config, choose, pick);
+makeHead(config.num_tokens, config, { choose, pick, pickKey, lookAtKey });
 makeBlocks(config, toggleHead);
 makeResult(config);
 makeMarks(config, { point, pick, seen: () => state.seen, switches: () => vit.switches });
 makeControls();
+makePhotos();
 vit.onSet(showSwitches);
 showSwitches(vit.switches);
-drawSample(3, true);
+window.stopDemo = demo.stop; // the whole example, now
+demo.start();

@@ -1,25 +1,30 @@
-"""The live page as one HTML file that needs nothing else: style, scripts and weights are inside."""
+"""The live page as one HTML file that needs nothing else: styles, scripts and data are inside."""
 
+import json
 import re
 import tomllib
 from base64 import b64encode
 from pathlib import Path
 
+from vit_helpers.live.photos import photos_data
+
 HERE = Path(__file__).parent
-STYLES = ("page.css", "strip.css")
 WEIGHTS = HERE.parent / "weights" / "drawn.safetensors"
 SLOTS = {  # what page.html refers to, and what takes its place
-    '<link rel="stylesheet" href="page.css">': "<style>\n{}</style>",
     '<script id="weights" type="text/plain"></script>': (
         '<script id="weights" type="text/plain">{}</script>'
     ),
+    '<script id="photo-data" type="application/json"></script>': (
+        '<script id="photo-data" type="application/json">{}</script>'
+    ),
     '<script type="module" src="page.js"></script>': '<script type="module">\n{}</script>',
 }
+STYLE = re.compile(r'<link rel="stylesheet" href="([\w-]+\.css)">')
 IMPORT = re.compile(r'^import (?:\{\s*\w+(?:,\s*\w+)*,?\s*\} from )?"\./([\w-]+\.js)";\n', re.M)
 
 
 def live_page(weights: Path = WEIGHTS, address: str | None = None) -> str:
-    """The page that draws, reads and explains a digit: the text of one HTML file.
+    """The page that reads a drawn digit and compares patches of photos: the text of one HTML file.
 
     weights: a file of `save_weights`, of a ViT for square gray images
     address: of the public repository, for links to the notebooks; by default `home()`, and with ""
@@ -27,14 +32,14 @@ def live_page(weights: Path = WEIGHTS, address: str | None = None) -> str:
     raises : FileNotFoundError without that file; ValueError if page.html or a script cannot be
              inlined
     """
+    data = json.dumps(photos_data(), separators=(",", ":")).replace("</", "<\\/")
+    contents = (b64encode(weights.read_bytes()).decode(), data, bundle("page.js"))
     page = (HERE / "page.html").read_text(encoding="utf-8")
-    for reference in SLOTS:
+    for (reference, slot), content in zip(SLOTS.items(), contents, strict=True):
         if page.count(reference) != 1:
             raise ValueError(f"page.html must contain {reference} exactly once")
-    style = "\n".join((HERE / name).read_text(encoding="utf-8") for name in STYLES)
-    contents = (style, b64encode(weights.read_bytes()).decode(), bundle("page.js"))
-    for (reference, slot), content in zip(SLOTS.items(), contents, strict=True):
         page = page.replace(reference, slot.replace("{}", content))
+    page = STYLE.sub(lambda link: f"<style>\n{(HERE / link[1]).read_text('utf-8')}</style>", page)
     where = home() if address is None else address
     if not where:
         return page
