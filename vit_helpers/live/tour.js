@@ -128,13 +128,14 @@ export function makeTour(page) {
   }
 
   function check() {
-    if (moving || now < 0 || !page.state.seen) return;
+    if (moving || now < 0 || !page.state.seen) return null;
     prove();
-    if (solved) return;
-    fill();
     const altered = alteredHint(), found = altered ? { hint: altered } : STEPS[now].check?.(page, memory);
-    if (found?.done) solve(found.done);
-    else if (!STEPS[now].choices || altered) say(found?.hint ?? "");
+    if (solved) return say(found?.done ?? part("state").textContent); // the numbers of a visitor who goes on
+    fill();
+    if (found?.done) return solve(found.done);
+    if (!STEPS[now].choices || altered) say(found?.hint ?? "");
+    return null;
   }
 
   /** What to say while a switch is changed with which the step has nothing to do, or "" */
