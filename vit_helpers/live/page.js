@@ -1,14 +1,19 @@
 /** The page: what a visitor draws goes through the model, and every stage shows the numbers of that forward pass. */
 import { makeHead, showHead } from "./attention.js";
+import { makeClassroom } from "./classroom.js";
 import { makeDemo } from "./demo.js";
 import { EmptyInkError, boundingBox, reduceInk } from "./ink.js";
+import { makeMarks, showMarks } from "./marks.js";
 import { drawCropped } from "./panels.js";
 import { SAMPLES, makePen } from "./pen.js";
+import { makePhotos } from "./photos.js";
+import { makeSnapshots } from "./snapshot.js";
 import {
   makeBlocks, makeOdds, makePatches, makePixelReader, makeResult, makeTokens, nameHeads, percent, showBlocks,
   showOdds, showPatches, showPixels, showResult, showTokens,
 } from "./stages.js";
 import { model, vit } from "./start.js";
+import { makeStrip } from "./strip.js";
 import { makeTour } from "./tour.js";
 import { SWITCHES, forward } from "./vit.js";
 
@@ -21,12 +26,12 @@ const calm = matchMedia("(prefers-reduced-motion: reduce)");
 const times = []; // milliseconds of the latest forward passes
 
 /**
- * What the page knows.  token: the selected one; hovered: the one under the pointer; source: who drew; still: nothing has
- * changed for a moment; seen: the numbers of the forward pass; key: whose score is open (null for the one with the most
- * weight), hoveredKey: the one under the pointer
+ * What the page knows.  token: the selected one; hovered: the one under the pointer, which is looked at; pointed: one that is
+ * only marked everywhere; source: who drew; still: nothing has changed for a moment; seen: the numbers of the forward pass;
+ * key: whose score is open (null for the one with the most weight), hoveredKey: the one under the pointer
  */
 const state = {
-  token: 0, hovered: null, patch: null, block: 0, head: 0, source: "sample", empty: true, box: null, pixels: null,
+  token: 0, hovered: null, pointed: null, patch: null, block: 0, head: 0, source: "sample", empty: true, box: null, pixels: null,
   seen: null, still: true, sample: 3, key: null, hoveredKey: null,
 };
 
@@ -37,7 +42,6 @@ let waiting = false;
 /** Read the drawing before the next picture, however many points arrived until then. */
 function readSoon(source) {
   Object.assign(state, { source, still: false });
-  $("example").textContent = pen.isExample() ? "what you see is an example" : "";
   if (waiting) return;
   waiting = true;
   requestAnimationFrame(() => {
@@ -47,6 +51,7 @@ function readSoon(source) {
 }
 
 function readDrawing() {
+  $("example").textContent = pen.isExample() ? "what you see is an example" : "";
   const { ink, width, height } = pen.read();
   try {
     state.pixels = reduceInk(ink, width, height, config.image_size);
@@ -75,11 +80,11 @@ function viewNow() {
   const inks = state.seen.patches.map((patch) => patch.reduce((sum, value) => sum + value, 0));
   const patch = token ? token - 1 : state.patch ?? inks.indexOf(Math.max(...inks));
   const key = state.hoveredKey ?? state.key;
-  return { token, patch, key, keptKey: state.key, block: state.block, head: state.head, switches: vit.switches };
+  const { pointed, block, head } = state;
+  return { token, patch, pointed, key, keptKey: state.key, block, head, switches: vit.switches };
 }
 
 function showAll() {
-  showPixels(state.pixels, config.image_size);
   drawCropped($("cropped"), $("canvas"), state.box);
   showAnswer();
   showResult(state.seen, config.class_names);
@@ -89,10 +94,14 @@ function showAll() {
 /** What depends on the token that is looked at */
 function showView() {
   const view = viewNow(), weights = view.switches.untrained ? model.untrained : model.weights;
+  showPixels(state.pixels, config.image_size);
   showPatches(state.seen, view);
   showTokens(state.seen, view, state.token, weights.token_embed.pos_embed);
   showHead(state.seen, view);
   showBlocks(state.seen, view);
+  showMarks(state.seen, view, config);
+  strip.show(state.seen, view, { weights, empty: state.empty });
+  classroom.show(state.seen, view);
   settle();
   tour.check();
 }
@@ -135,33 +144,38 @@ function announce(sentence) {
 
 // What a visitor can do
 
+/** Change what is selected, and show it in every part of the page.  changes: token, hovered, pointed, block, head */
+function select(changes) {
+  Object.assign(state, changes);
+  if (changes.token) state.patch = changes.token - 1;
+  if (state.seen) showView();
+}
+
 function look(token) {
-  if (token === state.hovered) return;
-  state.hovered = token;
-  showView();
+  if (token !== state.hovered) select({ hovered: token });
+}
+
+/** Mark a token everywhere, or none: null. */
+function point(token) {
+  if (token !== state.pointed) select({ pointed: token });
 }
 
 function pick(token) {
-  Object.assign(state, { token, hovered: null, key: null });
-  if (token) state.patch = token - 1;
-  showView();
+  select({ token, hovered: null, key: null });
 }
 
 /** Show head h of block l in detail. */
 function choose(l, h) {
-  Object.assign(state, { block: l, head: h, key: null });
-  showView();
+  select({ block: l, head: h, key: null });
 }
 
 /** Open the score of a key, null for the one with the most weight; the same key again: null */
 function pickKey(key) {
-  state.key = key === state.key ? null : key;
-  showView();
+  select({ key: key === state.key ? null : key });
 }
 
 function lookAtKey(key) {
-  state.hoveredKey = key;
-  showView();
+  select({ hoveredKey: key });
 }
 
 function toggleHead(l, h) {
@@ -230,8 +244,11 @@ function fillNumbers() {
 }
 
 const pen = makePen($("canvas"), $("cursor"), readSoon, announce);
+const snapshots = makeSnapshots({ state, vit, pen, pick, choose, readDrawing });
+const strip = makeStrip(config, { ink: $("canvas"), select, point });
 const demo = makeDemo({ pen, strokes: SAMPLES[state.sample], read: readDrawing, calm: calm.matches });
-const tour = makeTour({ state, vit, model, pick, choose, restore, drawSample });
+const tour = makeTour({ state, vit, model, pick, choose, drawSample, ...snapshots });
+const classroom = makeClassroom(config, { select, toggleHead, tour, redraw: strip.redraw });
 fillNumbers();
 makeOdds(config.class_names);
 makePixelReader(config.image_size, () => state.pixels);
@@ -240,7 +257,9 @@ makeTokens(config.num_tokens, look, pick);
 makeHead(config.num_tokens, config, { choose, pick, pickKey, lookAtKey });
 makeBlocks(config, toggleHead);
 makeResult(config);
+makeMarks(config, { point, pick, seen: () => state.seen, switches: () => vit.switches });
 makeControls();
+makePhotos();
 vit.onSet(showSwitches);
 showSwitches(vit.switches);
 window.stopDemo = demo.stop; // the whole example, now

@@ -111,7 +111,7 @@ const SIGNED_COLORS = [
 ].map((color) => [1, 3, 5].map((at) => parseInt(color.slice(at, at + 2), 16)));
 
 /** The color of a number from -1 (blue) to 1 (red) */
-function signedColor(number) {
+function redOrBlue(number) {
   const at = (Math.max(-1, Math.min(1, number)) + 1) * 5, first = Math.min(9, Math.floor(at)), part = at - first;
   return `rgb(${SIGNED_COLORS[first].map((from, i) => Math.round(from + (SIGNED_COLORS[first + 1][i] - from) * part)).join()})`;
 }
@@ -130,7 +130,7 @@ export function drawLanes(canvas, vectors, weights, limit, whole, chosen) {
   let y = 0;
   const tops = vectors.map((vector, t) => {
     vector.forEach((number, i) => {
-      context.fillStyle = signedColor(number / limit);
+      context.fillStyle = redOrBlue(number / limit);
       context.fillRect(i * width, y, width, weights[t] * height);
     });
     return (y += weights[t] * height) - weights[t] * height;
@@ -202,7 +202,7 @@ export function drawAttention(canvas, patches, weights, query) {
   if (query) frame(context, x, y, size, size, 4);
 }
 
-function cellOf(canvas, t, cols) {
+export function cellOf(canvas, t, cols) {
   const size = canvas.width / cols, n = t - 1;
   return t ? { x: (n % cols) * size, y: size + MAP_GAP + Math.floor(n / cols) * size, size } : { x: 0, y: 0, size };
 }
@@ -219,7 +219,7 @@ function outline(context, x, y, size) {
   context.strokeRect(x + 0.5, y + 0.5, size - 1, size - 1);
 }
 
-function frame(context, x, y, width, height, line) {
+export function frame(context, x, y, width, height, line) {
   context.lineWidth = line + 3;
   context.strokeStyle = "#fff";
   context.strokeRect(x + line / 2, y + line / 2, width - line, height - line);

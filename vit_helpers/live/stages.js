@@ -8,7 +8,7 @@ import {
   NUMBER_HEIGHT, drawAttention, drawBars, drawGrid, drawPatches, drawToken, el, makeBars, mapSize, niceLimit, patchPlace,
 } from "./panels.js";
 
-const PATCH_GAP = 10;
+export const PATCH_GAP = 10;
 export const byId = (id) => document.getElementById(id);
 
 /** 0.938 -> "94%", and never 0% or 100% for what is not exactly that */
