@@ -84,6 +84,14 @@ def test_what_cannot_be_inlined_is_an_error(modules, name):
         bundle("a.js")
 
 
+def test_a_name_in_two_modules_is_an_error(modules):
+    modules(
+        a='import { b } from "./b.js";\nconst size = b;\n', b="let size = 1;\nexport const b = 1;\n"
+    )
+    with pytest.raises(ValueError, match=r"b\.js and a\.js both declare size"):
+        bundle("a.js")
+
+
 def test_a_page_that_lost_its_place_for_the_weights_is_an_error(tmp_path, monkeypatch):
     for file in live.HERE.glob("page.*"):
         (tmp_path / file.name).write_text(

@@ -20,6 +20,7 @@ SLOTS = {  # what page.html refers to, and what takes its place
     '<script type="module" src="page.js"></script>': '<script type="module">\n{}</script>',
 }
 STYLE = re.compile(r'<link rel="stylesheet" href="([\w-]+\.css)">')
+DECLARED = re.compile(r"^(?:async )?(?:function|const|let|class) (\w+)", re.M)  # at the top level
 IMPORT = re.compile(r'^import (?:\{\s*\w+(?:,\s*\w+)*,?\s*\} from )?"\./([\w-]+\.js)";\n', re.M)
 
 
@@ -64,9 +65,15 @@ def bundle(entry: str) -> str:
     Each module must import names in braces from files beside it, without renaming them, and no two
     of them may use the same name at the top level. An `export default` stays, since the notebooks'
     widget needs it.
-    raises: ValueError for another import or export
+    raises: ValueError for another import or export, and for a name that two modules use
     """
-    return "\n".join(module_body(name) for name in import_order(entry))
+    bodies = {name: module_body(name) for name in import_order(entry)}
+    users: dict[str, str] = {}
+    for module, body in bodies.items():
+        for name in DECLARED.findall(body):
+            if (other := users.setdefault(name, module)) != module:
+                raise ValueError(f"{other} and {module} both declare {name}: rename one")
+    return "\n".join(bodies.values())
 
 
 def import_order(entry: str) -> list[str]:

@@ -3,7 +3,7 @@ import { buttons, make } from "./make.js";
 import { mostSimilar, similarTo, unpackTokens } from "./photo.js";
 import { cosineScale, drawCells, framePatch, framedPhoto, letPick, signedColor } from "./picker.js";
 
-const STAGES = { before: "before the blocks", after: "after the blocks" };
+const WHEN = { before: "before the blocks", after: "after the blocks" };
 
 /** Build the part from what `photos_data` of photos.py stored in the page. */
 export function makePhotos() {
@@ -11,8 +11,8 @@ export function makePhotos() {
   const parts = document.getElementById("components-on"), said = document.getElementById("photo-said");
   const shown = [...document.querySelectorAll("#components input")]; // a box for each component
   const photo = framedPhoto(grid, { tabIndex: 0, role: "application", "aria-label": "Photo. The arrow keys move the frame." });
-  const maps = Object.fromEntries(Object.keys(STAGES).map((stage) => [stage, framedPhoto(grid, { role: "img" })]));
-  const titles = Object.fromEntries(Object.keys(STAGES).map((stage) => [stage, make("figcaption")]));
+  const maps = Object.fromEntries(Object.keys(WHEN).map((stage) => [stage, framedPhoto(grid, { role: "img" })]));
+  const titles = Object.fromEntries(Object.keys(WHEN).map((stage) => [stage, make("figcaption")]));
   const scale = cosineScale(data.colors);
   const directions = make("p", {}, "Red, green and blue: the three directions in which the tokens differ most");
   const unpacked = []; // a promise for each photo that was shown: {before, after}, as `unpackTokens` returns them
@@ -28,7 +28,7 @@ export function makePhotos() {
     const patch = chosen.looked ?? chosen.patch, found = [];
     choice.mark(n);
     framePatch(photo, photos[n].picture, patch, data);
-    for (const [stage, when] of Object.entries(STAGES)) {
+    for (const [stage, when] of Object.entries(WHEN)) {
       const number = patch[0] * columns + patch[1], cosines = similarTo(tokens[stage], number), best = mostSimilar(cosines, number);
       found.push(`${when} (${Math.floor(best / columns)}, ${best % columns}), cosine ${cosines[best].toFixed(2)}`);
       framePatch(maps[stage], photos[n].picture, patch, data);
@@ -51,15 +51,15 @@ export function makePhotos() {
   choice.place.setAttribute("aria-label", "Photo");
   document.getElementById("photo-maps").append(
     make("figure", {}, make("figcaption", {}, "Photo"), photo),
-    ...Object.keys(STAGES).map((stage) => make("figure", {}, titles[stage], maps[stage])),
+    ...Object.keys(WHEN).map((stage) => make("figure", {}, titles[stage], maps[stage])),
     make("div", { className: "legend" }, scale, directions));
   show();
 }
 
 /** The tokens of a photo: {before, after} */
 async function unpackPhoto(photo, step, n) {
-  const tokens = await Promise.all(Object.keys(STAGES).map((stage) => unpackTokens(photo[stage], step, n)));
-  return Object.fromEntries(Object.keys(STAGES).map((stage, i) => [stage, tokens[i]]));
+  const tokens = await Promise.all(Object.keys(WHEN).map((stage) => unpackTokens(photo[stage], step, n)));
+  return Object.fromEntries(Object.keys(WHEN).map((stage, i) => [stage, tokens[i]]));
 }
 
 /** Three components as red, green and blue, from the smallest 2% to the largest, as in `as_colors`; black for one that is off */
