@@ -1,7 +1,10 @@
 """The suite's own settings: what it leaves out, starts with, and does not compare."""
 
 import ast
+import os
 import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -29,6 +32,27 @@ def test_what_the_default_command_leaves_out_is_what_ci_adds():
     added = re.search(r'pytest -m "([^"]*)"', (ROOT / ".ci" / "run").read_text(encoding="utf-8"))[1]
     assert set(added.split(" or ")) == MARKERS
     assert f'pytest -m "{added}"\n' in (ROOT / "tools" / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere no kernel is forked")
+@pytest.mark.parametrize(("words", "forked"), [([], True), (["-p", "no:kernels"], False)])
+def test_kernels_are_forked_unless_ci_says_no(tmp_path, words, forked):
+    """As `.ci/run` says it, with a worker of pytest-xdist; a forked kernel has imported torch"""
+    source = f"import sys\nassert ('torch' in sys.modules) is {forked}"
+    cell = nbformat.v4.new_code_cell(source, execution_count=1)
+    nbformat.write(nbformat.v4.new_notebook(cells=[cell]), tmp_path / "0.ipynb")
+    (tmp_path / "tests").symlink_to(ROOT / "tests")
+    settings = ["-c", ROOT / "pyproject.toml", "--rootdir", ".", "-p", "no:cacheprovider"]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *settings, "-n", "1", *words, "0.ipynb"],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout
+    ran = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    assert "pytest -p no:kernels " in ran
 
 
 # what Windows lacks

@@ -10,6 +10,8 @@ import torch
 from vit_helpers.scaling.timing import (
     benchmark_interleaved,
     can_measure_memory,
+    freed_memory_returned,
+    libc_function,
     machine,
     matmul_peak,
 )
@@ -64,3 +66,10 @@ def test_the_peak_is_that_since_the_last_look():
     done = subprocess.run([sys.executable, "-c", PEAKS], capture_output=True, text=True)
     first, second = map(int, done.stdout.split())
     assert first < 1e8 and 1.9e8 < second < 3e8, done
+
+
+def test_where_there_is_no_c_library_nothing_is_asked_of_it(monkeypatch):
+    monkeypatch.setattr("sys.platform", "win32")
+    monkeypatch.setattr("ctypes.CDLL", lambda name: pytest.fail("Windows raises a TypeError"))
+    with freed_memory_returned():
+        assert libc_function("malloc_trim", int)(0) == 0

@@ -96,7 +96,7 @@ def reset_peak_memory(device: str = "cpu") -> int:
         torch.cuda.reset_peak_memory_stats()
         return torch.cuda.memory_allocated()
     # glibc keeps freed memory, and later use of it would not count
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", int)
+    trim = libc_function("malloc_trim", int)
     trim(0)
     Path("/proc/self/clear_refs").write_text("5", encoding="utf-8")
     return process_memory("VmRSS")
@@ -117,10 +117,18 @@ def freed_memory_returned() -> Iterator[None]:
     So a process's peak is what was in use. Otherwise glibc raises its M_MMAP_THRESHOLD up to 32 MiB
     (man 3 mallopt), and the peak includes gaps of freed memory.
     """
-    set_option = getattr(ctypes.CDLL(None), "mallopt", max)  # another libc has none, and needs none
+    set_option = libc_function("mallopt", max)  # another libc has none, and needs none
     set_option(-3, 2**17)
     yield
     set_option(-3, 2**25)
+
+
+def libc_function(name: str, otherwise: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function of the C library, or `otherwise` where there is none, as on Windows."""
+    if sys.platform == "win32":  # which gives no library for None
+        return otherwise
+    function: Callable[..., Any] = getattr(ctypes.CDLL(None), name, otherwise)
+    return function
 
 
 def process_memory(kind: str) -> int:
