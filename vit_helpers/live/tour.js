@@ -44,7 +44,8 @@ export function makeTour(page) {
 
   /** Begin from the same state whatever happened before. */
   function enter(step) {
-    const begin = (drawing, chosen) => page.load({ drawing, switches: { ...SWITCHES }, chosen: { ...home.chosen, ...chosen } });
+    const begin = (drawing, chosen) =>
+      page.load({ drawing, switches: { ...SWITCHES }, chosen: { ...home.chosen, ...chosen } });
     begin(home.drawing, START);
     if (page.state.empty || page.state.seen.confidence < SURE) begin(EXAMPLE, START);
     if (step.start) begin(page.save().drawing, { ...START, ...step.start(page) });
@@ -188,8 +189,9 @@ export function makeTour(page) {
   /** What of the window neither dock nor answer nor strip lies over, from top to bottom.  place: of which part of the page */
   function free(place) {
     const bar = document.getElementById("answer-box"), isStuck = getComputedStyle(bar).position === "sticky";
-    const box = bar.getBoundingClientRect(), bottom = panel.hidden || BESIDE.matches ? innerHeight : innerHeight - panel.offsetHeight;
-    return { top: Math.max(isStuck && box.top <= 0 ? box.bottom : 0, place?.closest("main") ? underStrip() : 0), bottom };
+    const box = bar.getBoundingClientRect(), covered = panel.hidden || BESIDE.matches ? 0 : panel.offsetHeight;
+    const top = Math.max(isStuck && box.top <= 0 ? box.bottom : 0, place?.closest("main") ? underStrip() : 0);
+    return { top, bottom: innerHeight - covered };
   }
 
   /** Scroll until nothing covers what the visitor needs to see, if all of it has room. */
