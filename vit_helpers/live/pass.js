@@ -118,8 +118,9 @@ export function addedByHeads(seen, token, blocks) {
  * @param {CanvasRenderingContext2D} c
  * @param {object} at from `layoutPass`
  * @param {object} seen what `forward` in vit.js returns
- * @param {object} view {token, pointed, block, head, switches, added: from `addedByHeads`, ink: a canvas, empty,
- *   best: the digit that leads, or null, names, percent}
+ * @param {object} view {token, pointed, block, head, switches, ink: a canvas, empty, best: the digit that leads, or null,
+ *   names, percent}, and what is drawn as wide as it is: {weights [L][h][T] of the token, added [L][h], probabilities [K],
+ *   lens [L + 1][K]}
  * @param {object} colors of the page, by name
  */
 export function drawPass(c, at, seen, view, colors) {
@@ -130,10 +131,10 @@ export function drawPass(c, at, seen, view, colors) {
   drawInkRibbon(draw);
   drawPatchRibbons(draw);
   drawStream(draw);
-  seen.attention.forEach((_, l) => drawBlockRibbons(draw, l));
+  view.weights.forEach((_, l) => drawBlockRibbons(draw, l));
   drawAnswerRibbons(draw);
   drawPatchGrid(draw);
-  seen.attention.forEach((_, l) => drawHeads(draw, l));
+  view.weights.forEach((_, l) => drawHeads(draw, l));
   seen.tokens.forEach((_, l) => drawStack(draw, l));
   drawAnswerBars(draw);
   if (at.size.above) drawLens(draw);
@@ -255,10 +256,10 @@ function drawStream(draw) {
 }
 
 function drawBlockRibbons(draw, l) {
-  const { at, seen, view, colors } = draw, { us, vs, size } = at.heads, row = at.rows[view.token];
+  const { at, view, colors } = draw, { us, vs, size } = at.heads, row = at.rows[view.token];
   const most = Math.max(...view.added.flat(), 1e-9), from = at.stacks[l] + at.size.stack;
   vs.forEach((v, h) => {
-    const weights = seen.attention[l][h][view.token], chosen = l === view.block && h === view.head;
+    const weights = view.weights[l][h], chosen = l === view.block && h === view.head;
     let total = 0;
     for (const weight of weights) total += weight;
     let used = v + (size - size * total) / 2; // a wrong softmax may give more than all, or less
@@ -281,7 +282,7 @@ const isOff = ({ switches }, l, h) => Boolean(switches.heads && !switches.heads[
 function drawHeads(draw, l) {
   const { c, at, seen, view, colors, flip } = draw, { us, vs, size } = at.heads, cols = Math.sqrt(seen.patches.length);
   vs.forEach((v, h) => {
-    const [x, y] = flip(us[l], v), weights = seen.attention[l][h][view.token], cell = size / cols;
+    const [x, y] = flip(us[l], v), weights = view.weights[l][h], cell = size / cols;
     c.fillStyle = colors.paper;
     c.fillRect(x, y, size, size);
     seen.patches.forEach((_, n) => {
@@ -358,10 +359,10 @@ function drawPicture({ c, at, colors }, t) {
 }
 
 function drawAnswerRibbons(draw) {
-  const { at, seen, view, colors } = draw, begin = at.stacks.at(-1) + at.size.stack, { v, size } = at.rows[0];
+  const { at, view, colors } = draw, begin = at.stacks.at(-1) + at.size.stack, { v, size } = at.rows[0];
   if (view.empty) return;
   let used = v;
-  seen.probabilities.forEach((part, k) => {
+  view.probabilities.forEach((part, k) => {
     const bar = at.bars.vs[k] + at.bars.size / 2, best = k === view.best;
     passRibbon(draw, [begin, used + (part * size) / 2, part * size], [at.bars.u, bar, part * at.bars.size * 0.7],
       colors.class, best ? 0.9 : 0.6);
@@ -370,11 +371,11 @@ function drawAnswerRibbons(draw) {
 }
 
 function drawAnswerBars(draw) {
-  const { c, at, seen, view, colors, flip } = draw, { u, length, vs, size } = at.bars, { font } = at.size;
+  const { c, at, view, colors, flip } = draw, { u, length, vs, size } = at.bars, { font } = at.size;
   const name = at.across ? 0 : font * 1.1, percents = at.size.pictures ? font * 3 : 0, room = length - name - percents;
   Object.assign(c, { textBaseline: "middle", textAlign: "center" });
   vs.forEach((v, k) => {
-    const part = view.empty ? 0 : seen.probabilities[k], best = part > 0 && k === view.best, thick = Math.min(size * 0.62, font * 1.2);
+    const part = view.empty ? 0 : view.probabilities[k], best = part > 0 && k === view.best, thick = Math.min(size * 0.62, font * 1.2);
     const full = at.across ? room - font * 1.2 : room;
     passBox(draw, u + name, v + (size - thick) / 2, full, thick, colors.track);
     passBox(draw, u + name, v + (size - thick) / 2, full * part, thick, best ? colors.text : colors.soft);
@@ -392,11 +393,11 @@ function drawAnswerBars(draw) {
 
 /** What the classification head would read at each point of the stream: ten columns and the highest one's digit */
 function drawLens(draw) {
-  const { c, at, seen, view, colors } = draw, { font } = at.size, high = at.size.above - font - 14;
+  const { c, at, view, colors } = draw, { font } = at.size, high = at.size.above - font - 14;
   if (view.empty) return;
   c.textAlign = "center";
   c.textBaseline = "alphabetic";
-  seen.lens.forEach((parts, l) => {
+  view.lens.forEach((parts, l) => {
     const wide = 9, left = at.stacks[l] + at.size.stack / 2 - (wide * parts.length) / 2, best = parts.indexOf(Math.max(...parts));
     const even = parts[best] - Math.min(...parts) < 1e-6;
     parts.forEach((part, k) => {

@@ -59,6 +59,7 @@ export function makeProof(place, config, free) {
   function begin(names = []) {
     pairs = names.map((name) => {
       const stage = STAGES[name], pictures = [0, 1].map(() => stage.make(config)), said = [0, 1].map(() => el("small"));
+      for (const picture of pictures) picture.setAttribute("aria-hidden", "true"); // what is read is below it
       const figures = pictures.map((picture, i) => el("span", { class: "shot" }, picture, said[i]));
       const arrow = el("span", { class: "arrow", "aria-hidden": "true" }, "→");
       const figure = el("figure", { class: "proof" }, el("figcaption", {}, stage.name),

@@ -36,7 +36,8 @@ export function makeTour(page) {
 
   /** Begin from the same state whatever happened before. */
   function enter(step) {
-    const begin = (drawing, chosen) => page.load({ drawing, switches: { ...SWITCHES }, chosen: { ...home.chosen, ...chosen } });
+    const begin = (drawing, chosen) =>
+      page.load({ drawing, switches: { ...SWITCHES }, chosen: { ...home.chosen, ...chosen } });
     begin(home.drawing, START);
     if (page.state.empty || page.state.seen.confidence < SURE) begin(EXAMPLE, START);
     if (step.start) begin(page.save().drawing, { ...START, ...step.start(page) });
@@ -128,13 +129,14 @@ export function makeTour(page) {
   }
 
   function check() {
-    if (moving || now < 0 || !page.state.seen) return;
+    if (moving || now < 0 || !page.state.seen) return null;
     prove();
-    if (solved) return;
-    fill();
     const altered = alteredHint(), found = altered ? { hint: altered } : STEPS[now].check?.(page, memory);
-    if (found?.done) solve(found.done);
-    else if (!STEPS[now].choices || altered) say(found?.hint ?? "");
+    if (solved) return say(found?.done ?? part("state").textContent); // the numbers of a visitor who goes on
+    fill();
+    if (found?.done) return solve(found.done);
+    if (!STEPS[now].choices || altered) say(found?.hint ?? "");
+    return null;
   }
 
   /** What to say while a switch is changed with which the step has nothing to do, or "" */
@@ -179,8 +181,8 @@ export function makeTour(page) {
   /** What of the window neither the dock nor the answer lies over, from top to bottom */
   function free() {
     const bar = document.getElementById("answer-box"), isStuck = getComputedStyle(bar).position === "sticky";
-    const box = bar.getBoundingClientRect(), bottom = panel.hidden || BESIDE.matches ? innerHeight : innerHeight - panel.offsetHeight;
-    return { top: isStuck && box.top <= 0 ? box.bottom : 0, bottom };
+    const box = bar.getBoundingClientRect(), covered = panel.hidden || BESIDE.matches ? 0 : panel.offsetHeight;
+    return { top: isStuck && box.top <= 0 ? box.bottom : 0, bottom: innerHeight - covered };
   }
 
   /** Scroll until nothing covers what the visitor needs to see, if all of it has room. */
