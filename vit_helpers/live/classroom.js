@@ -2,7 +2,9 @@
 import { el } from "./panels.js";
 import { headInWords } from "./strip.js";
 
-const KEY = [["attention", "attention weight"], ["value", "added by a head"], ["class", "class token"], ["patch", "patch token"]];
+const KEY = [
+  ["attention", "attention weight"], ["value", "added by a head"], ["class", "class token"], ["patch", "patch token"],
+];
 const CONTROLS = "button, select, input, a, canvas";
 
 /**

@@ -61,14 +61,18 @@ export function layoutPass({ length, breadth, paper }, size, config) {
   const patchesAt = size.ink + toPatches * share, across = Math.min(size.patches, breadth - first);
   const barsAt = length - size.bars, middle = (first + breadth) / 2;
   const ends = [
-    ["ink", 0, size.ink], ["patches", patchesAt, patchesAt + size.patches], ["tokens", tokens - picture - toTokens * share * 0.7, tokens + size.stack],
-    ...stacks.slice(1).map((u, l) => [`block ${l + 1}`, u - size.head - (fromHeads + toHeads * 0.5) * share, u + size.stack]),
+    ["ink", 0, size.ink], ["patches", patchesAt, patchesAt + size.patches],
+    ["tokens", tokens - picture - toTokens * share * 0.7, tokens + size.stack],
+    ...stacks.slice(1).map((u, l) =>
+      [`block ${l + 1}`, u - size.head - (fromHeads + toHeads * 0.5) * share, u + size.stack]),
     ["answer", barsAt - size.font * 0.3, length],
   ].filter(([, begin, end]) => end > begin);
   return {
     length, breadth, size, stacks, across: Boolean(size.across), row,
     ink: { u: 0, v: middle - size.ink / 2, size: size.ink }, paper: paper ?? { v: middle, size: size.ink },
-    patches: { u: patchesAt, v: middle - across / 2, size: (across + size.patchGap) / Math.sqrt(patches), gap: size.patchGap },
+    patches: {
+      u: patchesAt, v: middle - across / 2, size: (across + size.patchGap) / Math.sqrt(patches), gap: size.patchGap,
+    },
     pictures: picture && tokens - picture,
     rows: Array.from({ length: patches + 1 }, (_, t) => t
       ? { v: first + (t - 1) * row, size: row } : { v: size.above, size: size.classRow }),
@@ -272,8 +276,8 @@ function drawBlockRibbons(draw, l) {
     });
     if (isOff(view, l, h)) return;
     const share = view.added[l][h] / most, to = at.stacks[l + 1];
-    passRibbon(draw, [us[l] + size, v + size / 2, size * share], [to, middleOf(row), Math.min(row.size, at.size.classRow) * 0.8],
-      colors.value, chosen ? 0.85 : 0.5);
+    const into = [to, middleOf(row), Math.min(row.size, at.size.classRow) * 0.8];
+    passRibbon(draw, [us[l] + size, v + size / 2, size * share], into, colors.value, chosen ? 0.85 : 0.5);
   });
 }
 
@@ -292,7 +296,8 @@ function drawHeads(draw, l) {
       c.fillStyle = colors.wine;
       c.fillRect(left + (cell - side) / 2, top + (cell - side) / 2, side, side);
       const marked = view.pointed === n + 1 ? colors.ink : view.token === n + 1 ? colors.query : null;
-      if (marked) passRing({ c, flip: (u, w) => [u, w] }, left + 1, top + 1, cell - 2, cell - 2, marked, at.size.pictures ? 3 : 1);
+      if (!marked) return;
+      passRing({ c, flip: (u, w) => [u, w] }, left + 1, top + 1, cell - 2, cell - 2, marked, at.size.pictures ? 3 : 1);
     });
     if (isOff(view, l, h)) hatchHead(c, x, y, size, colors);
     const chosen = l === view.block && h === view.head;
@@ -331,7 +336,8 @@ function drawStack(draw, l) {
   tokens.forEach((row, t) => {
     const [low, high] = ends[t ? 1 : 0];
     for (let i = 0; i < width; i++) {
-      const part = Math.max(0, Math.min(1, 0.5 + row[i] / limit / 2)), place = 4 * (at.across ? i * tokens.length + t : t * width + i);
+      const part = Math.max(0, Math.min(1, 0.5 + row[i] / limit / 2));
+      const place = 4 * (at.across ? i * tokens.length + t : t * width + i);
       for (let k = 0; k < 3; k++) image.data[place + k] = low[k] + (high[k] - low[k]) * part;
       image.data[place + 3] = 255;
     }
@@ -375,7 +381,8 @@ function drawAnswerBars(draw) {
   const name = at.across ? 0 : font * 1.1, percents = at.size.pictures ? font * 3 : 0, room = length - name - percents;
   Object.assign(c, { textBaseline: "middle", textAlign: "center" });
   vs.forEach((v, k) => {
-    const part = view.empty ? 0 : view.probabilities[k], best = part > 0 && k === view.best, thick = Math.min(size * 0.62, font * 1.2);
+    const part = view.empty ? 0 : view.probabilities[k], best = part > 0 && k === view.best;
+    const thick = Math.min(size * 0.62, font * 1.2);
     const full = at.across ? room - font * 1.2 : room;
     passBox(draw, u + name, v + (size - thick) / 2, full, thick, colors.track);
     passBox(draw, u + name, v + (size - thick) / 2, full * part, thick, best ? colors.text : colors.soft);
@@ -398,7 +405,8 @@ function drawLens(draw) {
   c.textAlign = "center";
   c.textBaseline = "alphabetic";
   view.lens.forEach((parts, l) => {
-    const wide = 9, left = at.stacks[l] + at.size.stack / 2 - (wide * parts.length) / 2, best = parts.indexOf(Math.max(...parts));
+    const wide = font * 0.375, left = at.stacks[l] + at.size.stack / 2 - (wide * parts.length) / 2;
+    const best = parts.indexOf(Math.max(...parts));
     const even = parts[best] - Math.min(...parts) < 1e-6;
     parts.forEach((part, k) => {
       const tall = Math.max(1.5, part * high);
