@@ -10,12 +10,12 @@ import pytest
 import torch
 from PIL import Image, ImageChops, ImageSequence, ImageStat
 
+from tools import animation_meeting as meeting
+from tools import animation_stream as stream
 from tools.pictures import ANIMATIONS, IMAGES, nine, run
 from vit_helpers.attention import attention
 from vit_helpers.data.digits import every_digit
 from vit_helpers.inspection import token_layers
-from vit_helpers.plots import animation_meeting as meeting
-from vit_helpers.plots import animation_stream as stream
 from vit_helpers.plots import style
 from vit_helpers.plots.attention_steps import read_example
 from vit_helpers.pretrained import load_pretrained

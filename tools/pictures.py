@@ -3,9 +3,9 @@
 In the README's, the model of notebook 08 classifies an image, from patches to tokens to attention.
 In notebook 01's, numbered pixels move from an image to its patches; in 03's, a query meets three
 keys; in 04's, the class token goes through the blocks of the live page's model. What their frames
-show is drawn by `animation`, `patches_reshaping`, `animation_meeting` and `animation_stream` in
-`vit_helpers.plots`; here are the numbers, and the files that hold them. The README's three small
-pictures are drawn like the figures that they lead to.
+show is drawn by `vit_helpers.plots.animation` and `patches_reshaping`, and beside this file by
+`animation_meeting` and `animation_stream`; here are the numbers, and the files that hold them. The
+README's three small pictures are drawn like the figures that they lead to.
 """
 
 import argparse
@@ -15,19 +15,14 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from tools import main
+from tools import animation_meeting, animation_stream, main
 from tools.execute import ROOT
 from tools.readme_pictures import draw_classified, draw_drawn_digit, draw_found
 from vit_helpers.data import load, photos
 from vit_helpers.data.digits import cat, every_digit
 from vit_helpers.inspection import token_layers
 from vit_helpers.live.ink import reduce_ink
-from vit_helpers.plots import (
-    animation,
-    animation_meeting,
-    animation_stream,
-    patches_reshaping,
-)
+from vit_helpers.plots import animation, patches_reshaping
 from vit_helpers.plots.animation import Frames, Reading, read_pass
 from vit_helpers.plots.attention_steps import read_example
 from vit_helpers.plots.explorer import A_THREE, draw_stroke
