@@ -218,6 +218,44 @@ def test_the_architecture_is_made_once_and_completed_by_the_data(settings):
         make_network(load("digits"), RunSettings(model="mini/3"))
 
 
+@pytest.mark.parametrize(
+    "shape",
+    [
+        {"reg_tokens": 4},
+        {"positions": "rotary"},
+        {"init_values": 1e-5},
+        {"mlp_layer": "swiglu"},
+        {"norm_layer": "rmsnorm"},
+        {"qk_norm": True},
+        {"pool": "map"},
+        {"mlp_ratio": 2.0},
+        {"attn_dropout": 0.5},
+        {"norm_eps": 1e-3},
+    ],
+    ids=str,
+)
+def test_every_field_of_the_architecture_reaches_the_network(shape):
+    data = load("digits")
+    plain = make_network(data, RunSettings())
+    perturb(plain, std=0.2)
+    changed = make_network(data, RunSettings(shape=shape))
+    own = changed.state_dict()
+    same = {n: w for n, w in plain.state_dict().items() if n in own and w.shape == own[n].shape}
+    changed.load_state_dict(same, strict=False)
+    outputs = []
+    for model in (plain, changed):
+        torch.manual_seed(0)  # for dropout
+        outputs.append(model.train()(data.train.images[:4]))
+    assert largest_difference(*outputs) > 1e-5
+    assert all(getattr(changed.config, name) == value for name, value in shape.items())
+
+
+@pytest.mark.parametrize("shape", [{"positions": "rotary"}, {"qk_norm": True}], ids=str)
+def test_norm_last_does_not_ignore_a_later_architecture(shape):
+    with pytest.raises(ValueError, match=r"rotary positions, .*qk_norm"):
+        make_network(load("digits"), RunSettings(norm="last", shape=shape))
+
+
 def test_every_setting_is_explained(capsys):
     from vit_helpers.cli import main
     from vit_helpers.training.presets import RECIPE, SHAPE

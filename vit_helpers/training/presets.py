@@ -45,7 +45,7 @@ class NormLastBlock(Block):
         return self.attn.weights(x, mask)
 
 
-NORMS = {"first": Block, "last": NormLastBlock}
+NORMS = ("first", "last")
 AUGMENT = {
     "affine": random_affine,
     "crop": crop,
@@ -418,8 +418,10 @@ def make_network(data: Data, settings: RunSettings) -> nn.Module:
         config = replace(settings.config, image_size=image_size, **known)
     except ValueError as error:
         raise name_sides(error, image_size) from None
+    if settings.norm == "first":
+        return ViT(config)
     block = partial(
-        NORMS[settings.norm],
+        NormLastBlock,
         mlp_ratio=config.mlp_ratio,
         dropout=config.dropout,
         attn_dropout=config.attn_dropout,
