@@ -40,6 +40,13 @@ def frames(name):
         ], loop
 
 
+def alt(name):
+    """The alt text of an animation on its page, where it is shown once"""
+    page = (ROOT / "notebooks" / f"{name.split('/')[0]}.ipynb").read_text(encoding="utf-8")
+    (text,) = re.findall(rf"!\[([^]]*)\]\(\.\./images/{name}\.gif\)", page)
+    return text
+
+
 def apart(one, other):
     """How much two frames differ, in levels of 255; letters may differ by a pixel"""
     return max(ImageStat.Stat(ImageChops.difference(one.reduce(4), other.reduce(4))).mean)
@@ -53,10 +60,7 @@ def test_every_animation_has_its_command_and_its_page():
         path.relative_to(IMAGES).with_suffix("").as_posix() for path in IMAGES.glob("**/*.gif")
     }
     assert stored == set(ANIMATIONS)
-    for name in ANIMATIONS:
-        page = (ROOT / "notebooks" / f"{name.split('/')[0]}.ipynb").read_text(encoding="utf-8")
-        (alt,) = re.findall(rf"!\[([^]]*)\]\(\.\./images/{name}\.gif\)", page)
-        assert 80 < len(alt) <= 300
+    assert all(80 < len(alt(name)) <= 300 for name in ANIMATIONS)
 
 
 def test_an_unknown_name_is_refused():
@@ -178,9 +182,13 @@ def test_what_is_added_stays_above_its_place():
     assert (late[column, x] < 250).any() and count == 8
 
 
-def test_the_alt_text_of_the_class_token_has_its_numbers():
-    followed = numbers("04_encoder/stream")
-    page = (ROOT / "notebooks" / "04_encoder.ipynb").read_text(encoding="utf-8")
+def test_the_alt_texts_have_the_numbers():
+    followed, met = numbers("04_encoder/stream"), numbers("03_attention/meeting")
     best = int(followed.before.argmax())
-    assert f"at most a {best} with {followed.before.max():.2f}, " in page
-    assert f"and a 9 with {followed.after.max():.2f} after them" in page
+    assert f"at most a {best} with {followed.before.max():.0%}, and a 9" in alt("04_encoder/stream")
+    assert f"a 9 with {followed.after.max():.0%} after" in alt("04_encoder/stream")
+    sky, roof, tree = met.weights.tolist()
+    said = f"the weights {sky:.0%}, {roof:.0%} and {tree:.0%}."
+    assert said in alt("03_attention/meeting")
+    sums = [f"{number:g}" for number in met.products.sum(dim=1).tolist()]
+    assert f"add up to {sums[0]}, {sums[1]} and {sums[2]}," in alt("03_attention/meeting")
