@@ -50,7 +50,7 @@ function drawCut(canvas, patches) {
 /**
  * @param {HTMLElement} place where the pictures go
  * @param {object} config of the model
- * @param {function(): {top: number, bottom: number}} free what of the window nothing lies over
+ * @param {function(Element): {top: number, bottom: number}} free what of the window nothing lies over, for a part of the page
  */
 export function makeProof(place, config, free) {
   let pairs = [];
@@ -59,6 +59,7 @@ export function makeProof(place, config, free) {
   function begin(names = []) {
     pairs = names.map((name) => {
       const stage = STAGES[name], pictures = [0, 1].map(() => stage.make(config)), said = [0, 1].map(() => el("small"));
+      for (const picture of pictures) picture.setAttribute("aria-hidden", "true"); // what is read is below it
       const figures = pictures.map((picture, i) => el("span", { class: "shot" }, picture, said[i]));
       const arrow = el("span", { class: "arrow", "aria-hidden": "true" }, "→");
       const figure = el("figure", { class: "proof" }, el("figcaption", {}, stage.name),
@@ -74,7 +75,8 @@ export function makeProof(place, config, free) {
     const changed = now.pixels !== before.pixels || now.view.token !== before.view.token ||
       now.seen.logits.some((logit, k) => logit !== before.seen.logits[k]);
     for (const { stage, pictures, said, figure } of pairs) {
-      figure.hidden = !changed || inSight(document.querySelector(stage.at), free());
+      const place = document.querySelector(stage.at);
+      figure.hidden = !changed || inSight(place, free(place));
       if (figure.hidden) continue;
       [before, now].forEach((one, i) => {
         const { digit, confidence } = one.seen, name = `${i ? "now" : "before"}: ${config.class_names[digit]}, `;
