@@ -356,7 +356,8 @@ def test_a_step_shows_patches_that_are_off_screen_before_and_after(visit, size):
     for name, text, read in zip(("before", "now"), said, (healthy, broken), strict=True):
         digit, part = re.fullmatch(rf"{name}: (\d), [<>]?(\d+)%", text).groups()
         assert int(digit) == read["digit"] and abs(int(part) - 100 * read["confidence"]) <= 1
-    page.locator("#cut").scroll_into_view_if_needed()
+    if SIZES[size] is PHONE:  # where between answer and dock there is no room for all patches
+        return
     page.eval_on_selector("#patches-figure", "figure => figure.scrollIntoView()")
     settle(page)
     assert not page.is_visible("#tour-proof canvas")  # the patches themselves are in sight
