@@ -2,6 +2,7 @@
 
 import json
 import math
+from itertools import pairwise
 
 import pytest
 from browser import IN_BROWSER, browser, page_of
@@ -39,10 +40,11 @@ SHOWN = """(() => {
   copy.querySelector("#speed").textContent = ""
   for (const script of copy.querySelectorAll("script")) script.remove()
   return JSON.stringify({
-    html: copy.innerHTML.replaceAll(' class=""', ""), body: document.body.className, root: document.documentElement.outerHTML.split(">")[0],
+    html: copy.innerHTML.replaceAll(' class=""', ""), body: document.body.className,
+    root: document.documentElement.outerHTML.split(">")[0], scroll: scrollY,
     values: [...document.querySelectorAll("input, select")].map((one) => [one.value, one.checked]),
     pictures: [...document.querySelectorAll("canvas")].map((one) => one.toDataURL()),
-    focus: document.activeElement.id || document.activeElement.tagName, switches: vit.switches, scroll: scrollY,
+    focus: document.activeElement.id || document.activeElement.tagName, switches: vit.switches,
   })
 })()"""
 
@@ -96,7 +98,7 @@ def test_the_example_appears_piece_by_piece_and_everything_is_computed_from_it(o
         inks.append(opened.evaluate(INK))
         pixels.append(opened.evaluate("document.getElementById('grid').toDataURL()"))
         answers.append(opened.inner_text("#logits"))
-    grows = [after - before for before, after in zip(inks, inks[1:], strict=False)]
+    grows = [after - before for before, after in pairwise(inks)]
     assert 0 < inks[0] < 0.1 * calm["ink"]
     assert all(ink > -20 for ink in grows)  # a corner is rounded once the pen has passed it
     assert max(grows) < 0.2 * calm["ink"] and inks[-1] < calm["ink"]
@@ -140,9 +142,8 @@ STOPS = {
 def test_it_stops_at_once_with_the_whole_example_read(opened, calm, name):
     opened.evaluate("frames_of(10, 100)")
     assert opened.evaluate(INK) < 0.6 * calm["ink"]
-    said = opened.evaluate(
-        f"(() => {{ {STOPS[name]}; return [{INK}, document.getElementById('logits').innerText] }})()"
-    )
+    logits = "document.getElementById('logits').innerText"
+    said = opened.evaluate(f"(() => {{ {STOPS[name]}; return [{INK}, {logits}] }})()")
     assert said[0] == calm["ink"]  # in the same moment, before the next frame
     opened.evaluate("frames_of(1, 16)")
     assert opened.inner_text("#logits") == said[1]
@@ -211,9 +212,7 @@ def test_the_pen_goes_at_one_speed(lab):
     way = 0.5 + 0.5 + 0.1
 
     def length(drawn):
-        return sum(
-            math.dist(a, b) for stroke in drawn for a, b in zip(stroke, stroke[1:], strict=False)
-        )
+        return sum(math.dist(a, b) for stroke in drawn for a, b in pairwise(stroke))
 
     for part in (0, 0.1, 0.5 / way, 0.6, 0.95):
         drawn = lab.evaluate("([strokes, part]) => strokesUntil(strokes, part)", [strokes, part])

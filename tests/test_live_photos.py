@@ -318,6 +318,8 @@ def test_on_a_phone_the_maps_are_below_the_photo(opened):
     assert bottoms[2] - tops[0] < PHONE["height"]  # all three at once
     assert page.evaluate("document.documentElement.scrollWidth") == PHONE["width"]
     page.evaluate("top => scrollBy(0, top)", tops[0])
+    edge = "document.elementFromPoint(386, 400).closest('#photos, #strip').id"
+    assert page.evaluate(edge) == "photos"  # the strip is the digit's
     assert not page.locator("#answer-box").bounding_box()["y"] >= 0  # the digit is elsewhere
 
 

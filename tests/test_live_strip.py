@@ -133,6 +133,13 @@ def test_a_stage_leads_to_its_section(opened):
         assert strip["height"] - 4 <= found["y"] < WIDE["height"] / 2, stage
 
 
+def test_the_strip_says_which_stage_is_read(opened):
+    for section, stage in (("patches", "patches"), ("block-2", "block 3"), ("result", "answer")):
+        opened.evaluate(f"document.getElementById('{section}').scrollIntoView()")
+        settle(opened)
+        assert opened.locator("#strip [aria-current=location]").all_inner_texts() == [stage]
+
+
 def test_the_strip_follows_the_drawing(opened):
     seen = [opened.evaluate(PICTURE)]
     for change in ("#samples button >> nth=7", "#clear", "[data-head='2,1']"):
@@ -211,7 +218,7 @@ def test_a_cell_of_a_map_and_a_row_of_the_table_are_marked_everywhere(opened):
     box = box_of(opened, "[data-head='0,1'] canvas")
     opened.mouse.move(box["x"] + box["width"] * 0.3, box["y"] + box["height"] * 0.95)
     assert opened.evaluate(POINTED) == [14, 14]
-    opened.hover("#scores tbody tr >> nth=3")
+    opened.hover("#scores tbody tr:nth-child(4) th")
     assert opened.evaluate(POINTED) == [3, 3]
 
 
@@ -320,8 +327,8 @@ def test_who_comes_with_the_keyboard_keeps_the_space_of_a_control(opened):
 @on(viewport=PROJECTOR)
 def test_in_the_classroom_tokens_and_heads_are_selected_and_switched(opened):
     opened.click("#start-classroom")
-    for name, index in (("Token", 5), ("Block", 1), ("Head", 2)):
-        opened.get_by_label(name, exact=True).locator("visible=true").select_option(index=index)
+    for name, index in (("token", 5), ("block", 1), ("head", 2)):
+        opened.select_option(f"#classroom-{name}", index=index)
     assert "Block 2, head 3: token 5 attends" in opened.inner_text("#classroom-said")
     opened.click("#classroom-off")
     settle(opened)

@@ -2,7 +2,9 @@
 import { el } from "./panels.js";
 import { headInWords } from "./strip.js";
 
-const KEY = [["attention", "attention weight"], ["value", "added by a head"], ["class", "class token"], ["patch", "patch token"]];
+const KEY = [
+  ["attention", "attention weight"], ["value", "added by a head"], ["class", "class token"], ["patch", "patch token"],
+];
 const CONTROLS = "button, select, input, a, canvas";
 
 /**
@@ -21,10 +23,11 @@ export function makeClassroom(config, { select, toggleHead, tour, redraw }) {
   };
   const off = el("button", { type: "button", id: "classroom-off" }), leaving = el("button", { type: "button" }, "Leave ");
   leaving.append(el("kbd", {}, "Esc"));
-  bar.append(...Object.values(choices).map(({ parentElement }) => parentElement), off, leaving);
+  for (const { label, box } of Object.values(choices)) bar.append(label, box);
+  bar.append(off, leaving);
   bar.after(el("p", { id: "classroom-said" }, sentence, ...KEY.map(([color, text]) =>
     el("span", { style: `--of: var(--${color})` }, text))));
-  for (const [name, box] of Object.entries(choices)) {
+  for (const [name, { box }] of Object.entries(choices)) {
     box.addEventListener("change", () => select({ [name]: Number(box.value), hovered: null }));
   }
   off.addEventListener("click", () => toggleHead(chosen.block, chosen.head));
@@ -77,7 +80,7 @@ export function makeClassroom(config, { select, toggleHead, tour, redraw }) {
   return {
     show(seen, view) {
       chosen = view;
-      for (const [name, box] of Object.entries(choices)) box.value = view[name];
+      for (const [name, { box }] of Object.entries(choices)) box.value = view[name];
       const isOff = view.switches.heads && !view.switches.heads[view.block][view.head];
       off.textContent = isOff ? "Switch head on" : "Switch head off";
       sentence.textContent = headInWords(seen, view);
@@ -87,9 +90,9 @@ export function makeClassroom(config, { select, toggleHead, tour, redraw }) {
 
 const numbers = (count) => Array.from({ length: count }, (_, i) => String(i + 1));
 
-/** A labelled select of names */
-function choice(label, names) {
-  const box = el("select", {}, ...names.map((name, i) => el("option", { value: i }, name)));
-  el("label", {}, `${label} `, box);
-  return box;
+/** A select of names, and its label */
+function choice(name, names) {
+  const id = `classroom-${name.toLowerCase()}`;
+  const box = el("select", { id }, ...names.map((text, i) => el("option", { value: i }, text)));
+  return { label: el("label", { for: id }, name), box };
 }

@@ -5,7 +5,7 @@ import { PATCH_GAP } from "./stages.js";
 const part = (id) => document.getElementById(id);
 
 /**
- * Let the pointer mark a token over the pixels, the score table and the maps of the heads.
+ * Let the pointer mark a token over the pixels and the maps of the heads; the score table does so itself.
  * @param {object} config of the model
  * @param {object} does point(token or null), pick(token), seen(): the latest forward pass, switches()
  */
@@ -28,7 +28,6 @@ export function makeMarks({ num_tokens: count, image_size: side, patch_size: P }
   };
   over(part("grid"), tokenAt);
   part("grid").addEventListener("click", (event) => pick(tokenAt(event)));
-  [...part("scores").tBodies[0].rows].forEach((row, t) => over(row, () => t));
   document.querySelectorAll(".head").forEach((button) => over(button, (event) => {
     const map = button.querySelector("canvas"), box = map.getBoundingClientRect(), scale = map.width / box.width;
     const x = (event.clientX - box.left) * scale, y = (event.clientY - box.top) * scale;

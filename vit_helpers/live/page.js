@@ -26,13 +26,13 @@ const calm = matchMedia("(prefers-reduced-motion: reduce)");
 const times = []; // milliseconds of the latest forward passes
 
 /**
- * What the page knows.  token: the selected one; hovered: the one under the pointer, which is looked at; pointed: one that is
- * only marked everywhere; source: who drew; still: nothing has changed for a moment; seen: the numbers of the forward pass;
- * key: whose score is open (null for the one with the most weight), hoveredKey: the one under the pointer
+ * What the page knows.  token: the selected one; hovered: the one under the pointer, which is looked at; pointed: the one
+ * that the pointer marks everywhere, and whose score is open; key: whose score stays open (null for the one with the most
+ * weight); source: who drew; still: nothing has changed for a moment; seen: the numbers of the forward pass
  */
 const state = {
   token: 0, hovered: null, pointed: null, patch: null, block: 0, head: 0, source: "sample", empty: true, box: null, pixels: null,
-  seen: null, still: true, sample: 3, key: null, hoveredKey: null,
+  seen: null, still: true, sample: 3, key: null,
 };
 
 // From the drawing to numbers
@@ -79,9 +79,8 @@ function viewNow() {
   const token = state.hovered ?? state.token;
   const inks = state.seen.patches.map((patch) => patch.reduce((sum, value) => sum + value, 0));
   const patch = token ? token - 1 : state.patch ?? inks.indexOf(Math.max(...inks));
-  const key = state.hoveredKey ?? state.key;
-  const { pointed, block, head } = state;
-  return { token, patch, pointed, key, keptKey: state.key, block, head, switches: vit.switches };
+  const { block, head } = state, key = state.pointed ?? state.key;
+  return { token, patch, pointed: key, key, keptKey: state.key, block, head, switches: vit.switches };
 }
 
 function showAll() {
@@ -144,8 +143,9 @@ function announce(sentence) {
 
 // What a visitor can do
 
-/** Change what is selected, and show it in every part of the page.  changes: token, hovered, pointed, block, head */
+/** Change what is selected, and show it in every part of the page.  changes: token, hovered, pointed, block, head, key */
 function select(changes) {
+  if (["token", "block", "head"].some((name) => name in changes)) state.key = null;
   Object.assign(state, changes);
   if (changes.token) state.patch = changes.token - 1;
   if (state.seen) showView();
@@ -161,21 +161,17 @@ function point(token) {
 }
 
 function pick(token) {
-  select({ token, hovered: null, key: null });
+  select({ token, hovered: null });
 }
 
 /** Show head h of block l in detail. */
 function choose(l, h) {
-  select({ block: l, head: h, key: null });
+  select({ block: l, head: h });
 }
 
 /** Open the score of a key, null for the one with the most weight; the same key again: null */
 function pickKey(key) {
   select({ key: key === state.key ? null : key });
-}
-
-function lookAtKey(key) {
-  select({ hoveredKey: key });
 }
 
 function toggleHead(l, h) {
@@ -254,7 +250,7 @@ makeOdds(config.class_names);
 makePixelReader(config.image_size, () => state.pixels);
 makePatches(cols, config.patch_size, look, pick);
 makeTokens(config.num_tokens, look, pick);
-makeHead(config.num_tokens, config, { choose, pick, pickKey, lookAtKey });
+makeHead(config.num_tokens, config, { choose, pick, pickKey, lookAtKey: point });
 makeBlocks(config, toggleHead);
 makeResult(config);
 makeMarks(config, { point, pick, seen: () => state.seen, switches: () => vit.switches });

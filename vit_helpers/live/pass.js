@@ -61,14 +61,18 @@ export function layoutPass({ length, breadth, paper }, size, config) {
   const patchesAt = size.ink + toPatches * share, across = Math.min(size.patches, breadth - first);
   const barsAt = length - size.bars, middle = (first + breadth) / 2;
   const ends = [
-    ["ink", 0, size.ink], ["patches", patchesAt, patchesAt + size.patches], ["tokens", tokens - picture - toTokens * share * 0.7, tokens + size.stack],
-    ...stacks.slice(1).map((u, l) => [`block ${l + 1}`, u - size.head - (fromHeads + toHeads * 0.5) * share, u + size.stack]),
+    ["ink", 0, size.ink], ["patches", patchesAt, patchesAt + size.patches],
+    ["tokens", tokens - picture - toTokens * share * 0.7, tokens + size.stack],
+    ...stacks.slice(1).map((u, l) =>
+      [`block ${l + 1}`, u - size.head - (fromHeads + toHeads * 0.5) * share, u + size.stack]),
     ["answer", barsAt - size.font * 0.3, length],
   ].filter(([, begin, end]) => end > begin);
   return {
     length, breadth, size, stacks, across: Boolean(size.across), row,
     ink: { u: 0, v: middle - size.ink / 2, size: size.ink }, paper: paper ?? { v: middle, size: size.ink },
-    patches: { u: patchesAt, v: middle - across / 2, size: (across + size.patchGap) / Math.sqrt(patches), gap: size.patchGap },
+    patches: {
+      u: patchesAt, v: middle - across / 2, size: (across + size.patchGap) / Math.sqrt(patches), gap: size.patchGap,
+    },
     pictures: picture && tokens - picture,
     rows: Array.from({ length: patches + 1 }, (_, t) => t
       ? { v: first + (t - 1) * row, size: row } : { v: size.above, size: size.classRow }),
@@ -118,8 +122,9 @@ export function addedByHeads(seen, token, blocks) {
  * @param {CanvasRenderingContext2D} c
  * @param {object} at from `layoutPass`
  * @param {object} seen what `forward` in vit.js returns
- * @param {object} view {token, pointed, block, head, switches, added: from `addedByHeads`, ink: a canvas, empty,
- *   best: the digit that leads, or null, names, percent}
+ * @param {object} view {token, pointed, block, head, switches, ink: a canvas, empty, best: the digit that leads, or null,
+ *   names, percent}, and what is drawn as wide as it is: {weights [L][h][T] of the token, added [L][h], probabilities [K],
+ *   lens [L + 1][K]}
  * @param {object} colors of the page, by name
  */
 export function drawPass(c, at, seen, view, colors) {
@@ -130,10 +135,10 @@ export function drawPass(c, at, seen, view, colors) {
   drawInkRibbon(draw);
   drawPatchRibbons(draw);
   drawStream(draw);
-  seen.attention.forEach((_, l) => drawBlockRibbons(draw, l));
+  view.weights.forEach((_, l) => drawBlockRibbons(draw, l));
   drawAnswerRibbons(draw);
   drawPatchGrid(draw);
-  seen.attention.forEach((_, l) => drawHeads(draw, l));
+  view.weights.forEach((_, l) => drawHeads(draw, l));
   seen.tokens.forEach((_, l) => drawStack(draw, l));
   drawAnswerBars(draw);
   if (at.size.above) drawLens(draw);
@@ -255,10 +260,10 @@ function drawStream(draw) {
 }
 
 function drawBlockRibbons(draw, l) {
-  const { at, seen, view, colors } = draw, { us, vs, size } = at.heads, row = at.rows[view.token];
+  const { at, view, colors } = draw, { us, vs, size } = at.heads, row = at.rows[view.token];
   const most = Math.max(...view.added.flat(), 1e-9), from = at.stacks[l] + at.size.stack;
   vs.forEach((v, h) => {
-    const weights = seen.attention[l][h][view.token], chosen = l === view.block && h === view.head;
+    const weights = view.weights[l][h], chosen = l === view.block && h === view.head;
     let total = 0;
     for (const weight of weights) total += weight;
     let used = v + (size - size * total) / 2; // a wrong softmax may give more than all, or less
@@ -271,8 +276,8 @@ function drawBlockRibbons(draw, l) {
     });
     if (isOff(view, l, h)) return;
     const share = view.added[l][h] / most, to = at.stacks[l + 1];
-    passRibbon(draw, [us[l] + size, v + size / 2, size * share], [to, middleOf(row), Math.min(row.size, at.size.classRow) * 0.8],
-      colors.value, chosen ? 0.85 : 0.5);
+    const into = [to, middleOf(row), Math.min(row.size, at.size.classRow) * 0.8];
+    passRibbon(draw, [us[l] + size, v + size / 2, size * share], into, colors.value, chosen ? 0.85 : 0.5);
   });
 }
 
@@ -281,7 +286,7 @@ const isOff = ({ switches }, l, h) => Boolean(switches.heads && !switches.heads[
 function drawHeads(draw, l) {
   const { c, at, seen, view, colors, flip } = draw, { us, vs, size } = at.heads, cols = Math.sqrt(seen.patches.length);
   vs.forEach((v, h) => {
-    const [x, y] = flip(us[l], v), weights = seen.attention[l][h][view.token], cell = size / cols;
+    const [x, y] = flip(us[l], v), weights = view.weights[l][h], cell = size / cols;
     c.fillStyle = colors.paper;
     c.fillRect(x, y, size, size);
     seen.patches.forEach((_, n) => {
@@ -291,7 +296,8 @@ function drawHeads(draw, l) {
       c.fillStyle = colors.wine;
       c.fillRect(left + (cell - side) / 2, top + (cell - side) / 2, side, side);
       const marked = view.pointed === n + 1 ? colors.ink : view.token === n + 1 ? colors.query : null;
-      if (marked) passRing({ c, flip: (u, w) => [u, w] }, left + 1, top + 1, cell - 2, cell - 2, marked, at.size.pictures ? 3 : 1);
+      if (!marked) return;
+      passRing({ c, flip: (u, w) => [u, w] }, left + 1, top + 1, cell - 2, cell - 2, marked, at.size.pictures ? 3 : 1);
     });
     if (isOff(view, l, h)) hatchHead(c, x, y, size, colors);
     const chosen = l === view.block && h === view.head;
@@ -330,7 +336,8 @@ function drawStack(draw, l) {
   tokens.forEach((row, t) => {
     const [low, high] = ends[t ? 1 : 0];
     for (let i = 0; i < width; i++) {
-      const part = Math.max(0, Math.min(1, 0.5 + row[i] / limit / 2)), place = 4 * (at.across ? i * tokens.length + t : t * width + i);
+      const part = Math.max(0, Math.min(1, 0.5 + row[i] / limit / 2));
+      const place = 4 * (at.across ? i * tokens.length + t : t * width + i);
       for (let k = 0; k < 3; k++) image.data[place + k] = low[k] + (high[k] - low[k]) * part;
       image.data[place + 3] = 255;
     }
@@ -358,10 +365,10 @@ function drawPicture({ c, at, colors }, t) {
 }
 
 function drawAnswerRibbons(draw) {
-  const { at, seen, view, colors } = draw, begin = at.stacks.at(-1) + at.size.stack, { v, size } = at.rows[0];
+  const { at, view, colors } = draw, begin = at.stacks.at(-1) + at.size.stack, { v, size } = at.rows[0];
   if (view.empty) return;
   let used = v;
-  seen.probabilities.forEach((part, k) => {
+  view.probabilities.forEach((part, k) => {
     const bar = at.bars.vs[k] + at.bars.size / 2, best = k === view.best;
     passRibbon(draw, [begin, used + (part * size) / 2, part * size], [at.bars.u, bar, part * at.bars.size * 0.7],
       colors.class, best ? 0.9 : 0.6);
@@ -370,11 +377,12 @@ function drawAnswerRibbons(draw) {
 }
 
 function drawAnswerBars(draw) {
-  const { c, at, seen, view, colors, flip } = draw, { u, length, vs, size } = at.bars, { font } = at.size;
+  const { c, at, view, colors, flip } = draw, { u, length, vs, size } = at.bars, { font } = at.size;
   const name = at.across ? 0 : font * 1.1, percents = at.size.pictures ? font * 3 : 0, room = length - name - percents;
   Object.assign(c, { textBaseline: "middle", textAlign: "center" });
   vs.forEach((v, k) => {
-    const part = view.empty ? 0 : seen.probabilities[k], best = part > 0 && k === view.best, thick = Math.min(size * 0.62, font * 1.2);
+    const part = view.empty ? 0 : view.probabilities[k], best = part > 0 && k === view.best;
+    const thick = Math.min(size * 0.62, font * 1.2);
     const full = at.across ? room - font * 1.2 : room;
     passBox(draw, u + name, v + (size - thick) / 2, full, thick, colors.track);
     passBox(draw, u + name, v + (size - thick) / 2, full * part, thick, best ? colors.text : colors.soft);
@@ -392,12 +400,13 @@ function drawAnswerBars(draw) {
 
 /** What the classification head would read at each point of the stream: ten columns and the highest one's digit */
 function drawLens(draw) {
-  const { c, at, seen, view, colors } = draw, { font } = at.size, high = at.size.above - font - 14;
+  const { c, at, view, colors } = draw, { font } = at.size, high = at.size.above - font - 14;
   if (view.empty) return;
   c.textAlign = "center";
   c.textBaseline = "alphabetic";
-  seen.lens.forEach((parts, l) => {
-    const wide = 9, left = at.stacks[l] + at.size.stack / 2 - (wide * parts.length) / 2, best = parts.indexOf(Math.max(...parts));
+  view.lens.forEach((parts, l) => {
+    const wide = font * 0.375, left = at.stacks[l] + at.size.stack / 2 - (wide * parts.length) / 2;
+    const best = parts.indexOf(Math.max(...parts));
     const even = parts[best] - Math.min(...parts) < 1e-6;
     parts.forEach((part, k) => {
       const tall = Math.max(1.5, part * high);

@@ -50,7 +50,7 @@ function drawCut(canvas, patches) {
 /**
  * @param {HTMLElement} place where the pictures go
  * @param {object} config of the model
- * @param {function(): {top: number, bottom: number}} free what of the window nothing lies over
+ * @param {function(Element): {top: number, bottom: number}} free what of the window nothing lies over, for a part of the page
  */
 export function makeProof(place, config, free) {
   let pairs = [];
@@ -75,7 +75,8 @@ export function makeProof(place, config, free) {
     const changed = now.pixels !== before.pixels || now.view.token !== before.view.token ||
       now.seen.logits.some((logit, k) => logit !== before.seen.logits[k]);
     for (const { stage, pictures, said, figure } of pairs) {
-      figure.hidden = !changed || inSight(document.querySelector(stage.at), free());
+      const place = document.querySelector(stage.at);
+      figure.hidden = !changed || inSight(place, free(place));
       if (figure.hidden) continue;
       [before, now].forEach((one, i) => {
         const { digit, confidence } = one.seen, name = `${i ? "now" : "before"}: ${config.class_names[digit]}, `;

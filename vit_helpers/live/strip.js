@@ -30,7 +30,8 @@ const isRoom = () => document.documentElement.classList.contains("classroom");
 export function makeStrip(config, { ink, select, point }) {
   const strip = document.getElementById("strip"), canvas = strip.querySelector("canvas"), list = strip.querySelector("ol");
   const context = canvas.getContext("2d"), phone = matchMedia("(max-width: 959px)");
-  let colors = readColors(), at = null, latest = null, waiting = false;
+  const calm = matchMedia("(prefers-reduced-motion: reduce)");
+  let colors = readColors(), at = null, latest = null, shown = null, waiting = false, before = 0;
 
   function sizeNow(length) {
     if (!isRoom()) return fitted(PASS_SIZES[phone.matches ? "column" : "strip"], length, config);
@@ -66,10 +67,15 @@ export function makeStrip(config, { ink, select, point }) {
     }
   }
 
-  function draw() {
+  function draw(now) {
     waiting = false;
     if (!latest || !(at ?? place())) return;
-    drawPass(context, at, latest.seen, latest.view, colors);
+    const { seen, view, widths } = latest, part = 1 - Math.exp(-Math.min(50, now - before) / GLIDE);
+    const near = !shown || calm.matches;
+    shown = near ? widths : glided(shown, widths, part);
+    before = now;
+    drawPass(context, at, seen, { ...view, ...shown }, colors);
+    if (shown !== widths) drawSoon();
   }
 
   function drawSoon() {
@@ -78,9 +84,12 @@ export function makeStrip(config, { ink, select, point }) {
   }
 
   function show(seen, view, { weights, empty }) {
-    const added = addedByHeads(seen, view.token, weights.blocks);
     const even = seen.confidence - Math.min(...seen.probabilities) < 1e-6, best = even ? null : seen.digit;
-    latest = { seen, view: { ...view, added, ink, empty, best, names: config.class_names, percent } };
+    const widths = {
+      weights: seen.attention.map((heads) => heads.map((rows) => rows[view.token])),
+      added: addedByHeads(seen, view.token, weights.blocks), probabilities: seen.probabilities, lens: seen.lens,
+    };
+    latest = { seen, widths, view: { ...view, ink, empty, best, names: config.class_names, percent } };
     nameStages(list, view.switches);
     drawSoon();
   }
@@ -106,6 +115,7 @@ export function makeStrip(config, { ink, select, point }) {
   });
 
   makeStages(list, config);
+  followScrolling(list, () => latest?.view.block ?? 0);
   const again = () => {
     colors = readColors();
     at = null;
@@ -115,6 +125,24 @@ export function makeStrip(config, { ink, select, point }) {
   for (const query of ["(prefers-color-scheme: dark)", "(forced-colors: active)"]) matchMedia(query).onchange = again;
   new MutationObserver(() => markAsked(list)).observe(document.getElementById("tour-title"), { childList: true });
   return { show, redraw: again };
+}
+
+const GLIDE = 70; // milliseconds in which ribbons and bars come about two thirds nearer to their width
+
+/** Numbers on their way to others, which are returned themselves once all are near.  part: of the way that is left */
+function glided(from, to, part) {
+  let far = 0;
+  const go = (one, other) => {
+    if (typeof other !== "number") {
+      const keys = Array.isArray(other) || ArrayBuffer.isView(other) ? null : Object.keys(other);
+      return keys ? Object.fromEntries(keys.map((key) => [key, go(one[key], other[key])]))
+        : Array.from(other, (value, i) => go(one[i], value));
+    }
+    far = Math.max(far, Math.abs(other - one));
+    return one + (other - one) * part;
+  };
+  const next = go(from, to);
+  return far < 0.004 ? to : next;
 }
 
 /** A link for every stage; the picture lies over them and lets the pointer through */
@@ -135,6 +163,26 @@ function nameStages(list, switches) {
     item.firstChild.setAttribute("aria-label", broken.length ? `${item.dataset.stage}: ${text}` : item.dataset.stage);
     item.firstChild.title = broken.join(", ");
   }
+}
+
+/** Say which stage is the one that is read.  block(): the one that the section of a single head shows */
+function followScrolling(list, block) {
+  const places = ["pixels", "patches", "tokens", "attention", ...list.querySelectorAll("[href^='#block']"), "result", "bugs"]
+    .map((place) => (place.hash ?? `#${place}`).slice(1));
+  const stageOf = (id) => (id === "attention" ? `block-${block()}` : id);
+  const mark = () => {
+    const passed = places.filter((id) => document.getElementById(id).getBoundingClientRect().top < innerHeight * 0.35);
+    for (const item of list.children) {
+      const here = item.firstChild.hash === `#${stageOf(passed.at(-1))}`;
+      if (here) item.firstChild.setAttribute("aria-current", "location");
+      else item.firstChild.removeAttribute("aria-current");
+    }
+  };
+  let waiting = false;
+  addEventListener("scroll", () => {
+    if (!waiting) requestAnimationFrame(() => (waiting = false, mark()));
+    waiting = true;
+  }, { passive: true });
 }
 
 /** Frame the stage that the tour asks about. */

@@ -7,6 +7,14 @@ import { SWITCHES } from "./vit.js";
 const SURE = 0.8; // every step begins with a digit that is read with at least this probability
 const START = { token: 0, patch: null, block: 0, head: 0, source: "tour" };
 const EXAMPLE = { strokes: SAMPLES[3], ghost: true };
+const underStrip = () => { // where the strip ends, if it lies over the article
+  const strip = document.getElementById("strip"), { top, bottom } = strip.getBoundingClientRect();
+  return getComputedStyle(strip).position === "sticky" && top <= 0 ? bottom : 0;
+};
+const staysBeside = (place) => { // the drawing and the answer, on wide screens
+  const rail = place.closest(".rail");
+  return rail && getComputedStyle(rail).position === "sticky";
+};
 const BESIDE = matchMedia("(min-width: 1180px)"); // the dock is at the right, and covers nothing
 
 /**
@@ -178,17 +186,20 @@ export function makeTour(page) {
     document.documentElement.style.setProperty("--dock", `${covered}px`);
   }
 
-  /** What of the window neither the dock nor the answer lies over, from top to bottom */
-  function free() {
+  /** What of the window neither dock nor answer nor strip lies over, from top to bottom.  place: of which part of the page */
+  function free(place) {
     const bar = document.getElementById("answer-box"), isStuck = getComputedStyle(bar).position === "sticky";
     const box = bar.getBoundingClientRect(), covered = panel.hidden || BESIDE.matches ? 0 : panel.offsetHeight;
-    return { top: isStuck && box.top <= 0 ? box.bottom : 0, bottom: innerHeight - covered };
+    const top = Math.max(isStuck && box.top <= 0 ? box.bottom : 0, place?.closest("main") ? underStrip() : 0);
+    return { top, bottom: innerHeight - covered };
   }
 
   /** Scroll until nothing covers what the visitor needs to see, if all of it has room. */
   function uncover() {
     leaveRoom();
-    const area = free(), places = STEPS[now].look.map((at) => document.querySelector(at));
+    const places = STEPS[now].look.map((at) => document.querySelector(at)).filter((place) => !staysBeside(place));
+    const area = free(places[0]);
+    if (!places.length) return;
     const boxes = places.filter((place) => !inSight(place, { top: 0, bottom: area.bottom }) || !place.closest("#answer-box"))
       .map((place) => place.getBoundingClientRect());
     const top = Math.min(...boxes.map((box) => box.top)), bottom = Math.max(...boxes.map((box) => box.bottom));
