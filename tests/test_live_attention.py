@@ -369,6 +369,7 @@ def test_a_key_is_opened_by_its_row_and_its_ribbon(opened):
 
 def test_a_product_is_read_by_pointing_at_it(opened):
     quiet = opened.inner_text("#product-read")
+    opened.locator("#product-steps").scroll_into_view_if_needed()
     box = opened.locator("#product-steps").bounding_box()
     opened.mouse.move(box["x"] + box["width"] * 10.5 / 16, box["y"] + box["height"] / 2)
     said = opened.inner_text("#product-read").replace("−", "-")

@@ -236,7 +236,7 @@ def test_a_cell_of_a_map_and_a_row_of_the_table_are_marked_everywhere(opened):
     box = box_of(opened, "[data-head='0,1'] canvas")
     opened.mouse.move(box["x"] + box["width"] * 0.3, box["y"] + box["height"] * 0.95)
     assert opened.evaluate(POINTED) == [14, 14]
-    opened.hover("#scores tbody tr >> nth=3")
+    opened.hover("#scores tbody tr:nth-child(4) th")
     assert opened.evaluate(POINTED) == [3, 3]
 
 

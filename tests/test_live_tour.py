@@ -148,12 +148,14 @@ def solve(page, step):
         click(page, f"[data-head='3,{most.index(max(most))}']")
     elif step == 10:
         click(page, "[data-head='0,0']")
-        for digit in (2, 4, 7):
+        for count, digit in enumerate((2, 4, 7), start=1):
             click(page, f"#samples button:nth-child({digit + 1})")
-            settle(page)
+            read = page.locator(f"#tour.solved, #tour-state:has-text('read: {count} of 3')")
+            read.first.wait_for()  # a busy machine needs time to read it
     elif step in (5, 11):
         page.evaluate("""for (const choice of document.querySelectorAll("#tour-choices button"))
             choice.click()""")
+    page.locator("#tour.solved").wait_for()
     settle(page)
 
 
