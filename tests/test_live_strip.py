@@ -45,7 +45,8 @@ ENDS = """() => Math.max(...[...document.querySelectorAll("main :is(p, canvas, s
   .filter((one) => !one.closest("#strip") && one.checkVisibility())
   .map((one) => one.getBoundingClientRect().right))"""
 LABELS = """() => [...document.querySelectorAll("#strip li:not([hidden]) a")].map((link) => {
-  const box = link.getBoundingClientRect(), read = link.querySelector("span").getBoundingClientRect()
+  const box = link.getBoundingClientRect()
+  const read = link.querySelector("span").getBoundingClientRect()
   return {text: link.innerText, before: read.left - box.left, after: box.right - read.right,
     height: read.height, left: read.left, right: read.right}
 })"""
@@ -278,7 +279,7 @@ def test_on_a_phone_the_stages_are_named(opened):
         settle(opened)
         for label in opened.evaluate(LABELS)[1:]:  # the ink needs no name
             assert label["text"] and label["height"] > 10, label
-            assert 0 <= label["left"] and label["right"] <= PHONE["width"], label
+            assert label["left"] >= 0 and label["right"] <= PHONE["width"], label
 
 
 @on(viewport=PHONE, has_touch=True)
