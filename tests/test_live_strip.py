@@ -44,6 +44,12 @@ SMALL = """(least) => { // what is smaller than that, of all text that is seen
 ENDS = """() => Math.max(...[...document.querySelectorAll("main :is(p, canvas, svg, table)")]
   .filter((one) => !one.closest("#strip") && one.checkVisibility())
   .map((one) => one.getBoundingClientRect().right))"""
+LABELS = """() => [...document.querySelectorAll("#strip li:not([hidden]) a")].map((link) => {
+  const box = link.getBoundingClientRect()
+  const read = link.querySelector("span").getBoundingClientRect()
+  return {text: link.innerText, before: read.left - box.left, after: box.right - read.right,
+    height: read.height, left: read.left, right: read.right}
+})"""
 LETTERS = """() => { // the sizes of the letters that the picture's script writes on canvases
   const write = CanvasRenderingContext2D.prototype.fillText
   window.letters = []
@@ -165,6 +171,19 @@ def test_the_stage_that_a_bug_breaks_turns_amber(opened, bug):
     assert stages(opened, ".broken") == [] and opened.inner_text("#strip").split("\n") == STAGES
 
 
+def test_the_name_of_a_broken_stage_fits_its_frame(opened):
+    opened.evaluate("vit.set({positions: false, shufflePatches: true, softmaxAxis: 'queries'})")
+    for change, shown in (("{}", "no position"), ("{scaling: false}", "2 bugs")):
+        opened.evaluate(f"vit.set({change})")
+        settle(opened)
+        labels = opened.evaluate(LABELS)
+        assert shown in [label["text"] for label in labels]
+        assert all(min(label["before"], label["after"]) >= 0 for label in labels), labels
+    # all bugs of a stage are named to who cannot see them
+    block = opened.locator("#strip [data-stage='block 1'] a")
+    assert block.get_attribute("aria-label") == "block 1: not scaled, wrong axis"
+
+
 # One selection everywhere
 
 
@@ -254,6 +273,16 @@ def test_on_a_phone_the_strip_is_a_column_that_follows(opened):
 
 
 @on(viewport=PHONE, has_touch=True)
+def test_on_a_phone_the_stages_are_named(opened):
+    for bugs in ("{}", "{positions: false, shufflePatches: true, softmaxAxis: 'queries'}"):
+        opened.evaluate(f"vit.set({bugs})")
+        settle(opened)
+        for label in opened.evaluate(LABELS)[1:]:  # the ink needs no name
+            assert label["text"] and label["height"] > 10, label
+            assert label["left"] >= 0 and label["right"] <= PHONE["width"], label
+
+
+@on(viewport=PHONE, has_touch=True)
 def test_on_a_phone_the_dock_does_not_hide_the_column(opened):
     opened.click("#start-tour")
     for _ in range(4):
@@ -291,6 +320,21 @@ def test_the_classroom_screen_shows_everything_without_scrolling(opened):
     # no prose: the article and its explanations are away
     assert not opened.is_visible(".intro") and not opened.is_visible("#attention")
     assert not opened.is_visible("#tour-text") and not opened.is_visible("#bug-positions")
+
+
+@on(viewport=PROJECTOR)
+def test_the_longest_answer_is_whole_in_the_classroom(opened):
+    opened.click("#start-classroom")
+    opened.evaluate("vit.set({untrained: true})")
+    settle(opened)
+    assert opened.inner_text("#answer").startswith("I cannot tell")
+    begin = opened.evaluate("""() => {
+      const text = document.createRange()
+      text.selectNodeContents(document.getElementById("answer"))
+      return text.getBoundingClientRect().left
+    }""")
+    leave = box_of(opened, "#classroom button >> nth=-1")
+    assert begin >= leave["x"] + leave["width"]
 
 
 @on(viewport=PROJECTOR)
