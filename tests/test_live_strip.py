@@ -369,6 +369,25 @@ def test_who_comes_with_the_keyboard_keeps_the_space_of_a_control(opened):
 
 
 @on(viewport=PROJECTOR)
+def test_the_full_screen_is_taught_without_a_mouse(opened):
+    opened.focus("#start-classroom")
+    opened.keyboard.press("Enter")
+    assert opened.inner_text("#classroom-tour").split() == ["Tour", "Space"]
+    steps = int(opened.evaluate("document.querySelectorAll('.notebook-list li').length"))
+    for step in range(1, steps + 1):
+        opened.keyboard.press("Space")
+        assert opened.inner_text("#tour-count").startswith(f"{step} of {steps}")
+        # the article is away, and a number of its steps would be read as one of the tour
+        task = opened.inner_text("#tour-task")
+        assert not re.search(r"\bstep \d|above the table|\bthese weights\b", task), task
+    opened.keyboard.press("Space")
+    assert not opened.is_visible("#tour")
+    assert opened.evaluate("document.activeElement.id") == "classroom"
+    opened.keyboard.press("Escape")
+    assert opened.evaluate("document.activeElement.id") == "start-classroom"
+
+
+@on(viewport=PROJECTOR)
 def test_in_the_classroom_tokens_and_heads_are_selected_and_switched(opened):
     opened.click("#start-classroom")
     for name, index in (("token", 5), ("block", 1), ("head", 2)):
