@@ -8,6 +8,7 @@ the same layers and random weights.
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -71,8 +72,7 @@ def prepare(image: Tensor) -> Tensor:
 def photo_maps(model: ViT, images: Tensor) -> Iterator[tuple[str, Tensor]]:
     """What is stored of a photo (1, C, H, W), by its name"""
     weights = model.attention_weights(images)  # L of (1, h, T, T)
-    yield "attention", class_token_maps(weights).mean(dim=1)
-    yield "heads", class_token_maps(weights)[[0, -1]]
+    yield "heads", class_token_maps([weights[0], weights[-1]])
     flow = rollout(weights)[0]  # (T, T)
     yield "rollout", flow[0, 1:].unflatten(0, GRID)
     yield "rollout.patches", flow[1:, 1:].mean(dim=0).unflatten(0, GRID)
@@ -98,7 +98,8 @@ def untrained_map(seed: int, images: Tensor) -> Tensor:
     set_seed(seed)
     model = ViT(CONFIG)
     tokens = token_layers(model, images)[-2]  # that enter the last block
-    return class_token_maps([model.blocks[-1].attention_weights(tokens)])[0].mean(dim=0)
+    last: Any = model.blocks[-1]
+    return class_token_maps([last.attention_weights(tokens)])[0].mean(dim=0)
 
 
 if __name__ == "__main__":

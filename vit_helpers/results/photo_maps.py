@@ -22,8 +22,7 @@ UNTRAINED = 3  # models with random weights
 class PhotoMaps:
     """What is stored of a photo, for 30 x 45 patches. The query is the class token.
 
-    attention      : of each block, mean of its heads: (12, 30, 45)
-    heads          : of the six heads of the first and of the last block: (2, 6, 30, 45)
+    heads          : attention of the six heads of the first and of the last block: (2, 6, 30, 45)
     rollout        : through all blocks: (30, 45)
     rollout_patches: the same, mean of the queries of all patches: (30, 45)
     rollout_later  : through blocks 2 to 12: (30, 45)
@@ -31,13 +30,17 @@ class PhotoMaps:
     untrained      : last block, mean of the heads, of three models with random weights: (3, 30, 45)
     """
 
-    attention: Tensor
     heads: Tensor
     rollout: Tensor
     rollout_patches: Tensor
     rollout_later: Tensor
     rollout_shifted: Tensor
     untrained: Tensor
+
+    @property
+    def last_block(self) -> Tensor:
+        """The attention of the last block, mean of its heads: (30, 45)"""
+        return self.heads[1].mean(dim=0)
 
 
 def read_photo_maps(photo: str) -> PhotoMaps:
