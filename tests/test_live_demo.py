@@ -14,16 +14,22 @@ CALM = {"reduced_motion": "reduce"}
 NOTHING = {"errors": [], "failed": [], "away": []}
 # time goes on only when the test says so, one frame after the other
 CLOCK = """(() => {
-  let now = 0, queue = []
+  let now = 0, queue = [], timers = []
   performance.now = () => now
   window.requestAnimationFrame = (call) => queue.push(call)
   window.cancelAnimationFrame = (n) => { if (queue[n - 1]) queue[n - 1] = () => {} }
+  window.setTimeout = (call, after = 0) => timers.push({call, due: now + after})
+  window.clearTimeout = (n) => { if (timers[n - 1]) timers[n - 1].due = Infinity }
   window.frames_of = (count, milliseconds) => {
     for (let i = 0; i < count; i++) {
       const calls = queue
       queue = []
       now += milliseconds
       for (const call of calls) call(now)
+      for (const timer of timers.filter(({due}) => due <= now)) {
+        timer.due = Infinity
+        timer.call()
+      }
     }
   }
 })()"""
@@ -79,15 +85,13 @@ def calm(chromium, address):
     with page_of(chromium, **CALM) as (page, wrong):
         page.add_init_script(CLOCK)
         page.goto(address)
-        page.evaluate("frames_of(1, 16)")
-        page.wait_for_timeout(600)
+        page.evaluate("frames_of(1, 16); frames_of(1, 300)")
         assert wrong == NOTHING
         return {"shown": json.loads(page.evaluate(SHOWN)), "ink": page.evaluate(INK)}
 
 
 def shown(page):
-    page.evaluate("frames_of(2, 16)")
-    page.wait_for_timeout(600)  # until everything has been said
+    page.evaluate("frames_of(40, 50)")  # until everything has been said and the strip stands still
     return json.loads(page.evaluate(SHOWN))
 
 
