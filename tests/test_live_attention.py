@@ -87,7 +87,7 @@ def address(tmp_path_factory):
 def shared(chromium, address):
     with page_of(chromium, **CALM) as (page, wrong):
         page.goto(address)
-        page.wait_for_function("document.getElementById('said').textContent")
+        page.wait_for_selector("#said:not(:empty)", state="attached")
         yield page
         assert wrong == NOTHING
 
