@@ -351,12 +351,13 @@ def draw_gains(tasks: Mapping[str, pd.DataFrame], title: str) -> Picture:
         for y, (_, row) in enumerate(effects.iterrows()):
             draw_interval(ax, y, row, bool(row["holm"] < 0.05))
         style.style_axes(ax, task, "gain in points, with 95% interval")
-        gains = (f"{name} {signed(100 * x)}" for name, x in effects["difference"].items())
-        said.append(f"{task}: " + ", ".join(gains))
+        gains = effects["difference"].sort_values()
+        ends = [f"{gains.index[i]} ({signed(100 * gains.iloc[i])})" for i in (0, -1)]
+        said.append(f"{task}, from {ends[0]} to {ends[1]}")
     axes[0, 0].set_yticks(range(len(names)), names)
     axes[0, 0].set_ylim(len(names) - 0.4, -0.6)
     return Picture(
         fig,
         "The gain in accuracy of each change on each task, with its interval.",
-        "; ".join(said) + ".",
+        f"Marks with intervals for {len(names)} changes. Gains in points: {'; '.join(said)}.",
     )
