@@ -29,7 +29,8 @@ def test_every_photo_has_its_maps(photo):
     for name in ("rollout", "rollout_patches", "rollout_later", "rollout_shifted"):
         heat = getattr(maps, name)
         assert heat.shape == GRID and heat.min() >= 0 and 0.5 < heat.sum() < 1
-    assert ((maps.heads.sum(dim=(2, 3)) > 0.5) & (maps.heads.sum(dim=(2, 3)) < 1.01)).all()
+    on_patches = maps.heads.sum(dim=(2, 3))  # the rest is on the class token
+    assert on_patches.min() > 0.1 and on_patches.max() < 1.001
     assert torch.equal(maps.last_block, maps.heads[1].mean(dim=0))
     assert stored.MAPS.stat().st_size < 200_000
 
