@@ -77,7 +77,17 @@ def summarize(
             effects = compare_changes(runs, task, changes, equal, measure)
             digits = 1 if measure == "accuracy" else 2
             columns[name] = [
-                f"{unit * row['difference']:+.{digits}f} ({unit * row['both']:.{digits}f})"
+                f"{signed(unit * row['difference'], digits)} ({unit * row['both']:.{digits}f})"
                 for _, row in effects.iterrows()
             ]
     return pd.DataFrame(columns, index=pd.Index(list(changes), name=task))
+
+
+def signed(number: float, digits: int) -> str:
+    """Write a number with its sign, and zero without one.
+
+    >>> signed(0.123, 1), signed(-2.3, 1), signed(-0.004, 2)
+    ('+0.1', '-2.3', '0.00')
+    """
+    text = f"{number:+.{digits}f}"
+    return text if float(text) else text[1:]
