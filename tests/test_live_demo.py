@@ -5,13 +5,11 @@ import math
 from itertools import pairwise
 
 import pytest
-from browser import IN_BROWSER, browser, page_of
+from browser import CALM, IN_BROWSER, NOTHING, page_of
 
-from vit_helpers.live.page import bundle, live_page
+from vit_helpers.live.page import bundle
 
 pytestmark = IN_BROWSER
-CALM = {"reduced_motion": "reduce"}
-NOTHING = {"errors": [], "failed": [], "away": []}
 # time goes on only when the test says so, one frame after the other
 CLOCK = """(() => {
   let now = 0, queue = [], timers = []
@@ -55,36 +53,23 @@ SHOWN = """(() => {
 })()"""
 
 
-@pytest.fixture(scope="module")
-def chromium():
-    with browser() as chromium:
-        yield chromium
-
-
-@pytest.fixture(scope="module")
-def address(tmp_path_factory):
-    path = tmp_path_factory.mktemp("demo") / "live.html"
-    path.write_text(live_page(address=""), encoding="utf-8")
-    return path.as_uri()
-
-
 @pytest.fixture
-def opened(chromium, address):
+def opened(chromium, live_address):
     """The page while its example is being drawn: two of the first frames have passed."""
     with page_of(chromium) as (page, wrong):
         page.add_init_script(CLOCK)
-        page.goto(address)
+        page.goto(live_address)
         page.evaluate("frames_of(2, 16)")
         yield page
         assert wrong == NOTHING
 
 
 @pytest.fixture(scope="module")
-def calm(chromium, address):
+def calm(chromium, live_address):
     """What a page shows that has drawn its example at once, and how much ink that is"""
     with page_of(chromium, **CALM) as (page, wrong):
         page.add_init_script(CLOCK)
-        page.goto(address)
+        page.goto(live_address)
         page.evaluate("frames_of(1, 16); frames_of(1, 300)")
         assert wrong == NOTHING
         return {"shown": json.loads(page.evaluate(SHOWN)), "ink": page.evaluate(INK)}

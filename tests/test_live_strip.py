@@ -3,13 +3,10 @@
 import re
 
 import pytest
-from browser import IN_BROWSER, accessibility, browser, contrast, page_of
-
-from vit_helpers.live.page import live_page
+from browser import CALM, IN_BROWSER, NOTHING, accessibility, contrast, page_of
+from test_live_page import settle
 
 pytestmark = IN_BROWSER
-NOTHING = {"errors": [], "failed": [], "away": []}
-CALM = {"reduced_motion": "reduce"}
 WIDE, PHONE = {"width": 1366, "height": 768}, {"width": 390, "height": 844}
 PROJECTOR = {"width": 1920, "height": 1080}
 STAGES = ["ink", "patches", "tokens", "block 1", "block 2", "block 3", "block 4", "answer"]
@@ -60,25 +57,12 @@ LETTERS = """() => { // the sizes of the letters that the picture's script write
 }"""
 
 
-@pytest.fixture(scope="module")
-def chromium():
-    with browser() as chromium:
-        yield chromium
-
-
-@pytest.fixture(scope="module")
-def address(tmp_path_factory):
-    path = tmp_path_factory.mktemp("live") / "live.html"
-    path.write_text(live_page(address=""), encoding="utf-8")
-    return path.as_uri()
-
-
 @pytest.fixture
-def opened(chromium, address, request):
+def opened(chromium, live_address, request):
     """A page of the size that the test names, on which nothing may have gone wrong in the end"""
     options = getattr(request, "param", {"viewport": WIDE})
     with page_of(chromium, **CALM, **options) as (page, wrong):
-        page.goto(address)
+        page.goto(live_address)
         settle(page)
         yield page
         assert wrong == NOTHING
@@ -86,10 +70,6 @@ def opened(chromium, address, request):
 
 def on(**options):
     return pytest.mark.parametrize("opened", [options], indirect=True)
-
-
-def settle(page):
-    page.wait_for_timeout(450)
 
 
 def box_of(page, selector):
@@ -402,9 +382,9 @@ def test_in_the_classroom_tokens_and_heads_are_selected_and_switched(opened):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_nothing_serious_in_the_classroom(chromium, address, scheme):
+def test_axe_finds_nothing_serious_in_the_classroom(chromium, live_address, scheme):
     with page_of(chromium, color_scheme=scheme, viewport=PROJECTOR, **CALM) as (page, wrong):
-        page.goto(address)
+        page.goto(live_address)
         settle(page)
         page.evaluate("vit.set({untrained: true, shufflePatches: true})")
         settle(page)

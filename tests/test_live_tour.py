@@ -3,10 +3,10 @@
 import re
 
 import pytest
-from browser import IN_BROWSER, browser, page_of
-from test_live_page import CALM, INK, NOTHING, SCRIPT, STEPS, settle
+from browser import CALM, IN_BROWSER, NOTHING, page_of
+from test_live_page import INK, SCRIPT, STEPS, settle
 
-from vit_helpers.live.page import bundle, live_page
+from vit_helpers.live.page import bundle
 
 pytestmark = IN_BROWSER
 WIDE = [{"width": 1366, "height": 768}, {"width": 1280, "height": 800}]
@@ -42,21 +42,8 @@ HEALTHY = {
 }
 
 
-@pytest.fixture(scope="module")
-def chromium():
-    with browser() as chromium:
-        yield chromium
-
-
-@pytest.fixture(scope="module")
-def address(tmp_path_factory):
-    path = tmp_path_factory.mktemp("live") / "live.html"
-    path.write_text(live_page(address=""), encoding="utf-8")
-    return path.as_uri()
-
-
 @pytest.fixture
-def visit(chromium, address):
+def visit(chromium, live_address):
     """Open the page as visit(viewport=...); in the end nothing may have gone wrong on it."""
     opened = []
 
@@ -64,7 +51,7 @@ def visit(chromium, address):
         opened.append(page_of(chromium, **CALM, **options))
         page, wrong = opened[-1].__enter__()
         opened.append(wrong)
-        page.goto(address)
+        page.goto(live_address)
         settle(page)
         return page
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 import torch
-from browser import accessibility, browser, in_browser, page_of
+from browser import accessibility, in_browser, page_of
 from matplotlib import colormaps
 
 from vit_helpers.data import load
@@ -142,12 +142,6 @@ def test_a_stroke_has_the_width_of_the_pen():
 
 
 # In a browser
-
-
-@pytest.fixture(scope="module")
-def chromium():
-    with browser() as chromium:
-        yield chromium
 
 
 @pytest.fixture

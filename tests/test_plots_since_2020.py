@@ -30,7 +30,7 @@ PICTURES = {
     "pooling": lambda: plots.draw_pooling(
         PHOTO, {"mean": torch.full((30, 45), 1 / 1350), "attention": torch.rand(30, 45)}, (3, 4)
     ),
-    "gains": lambda: plots.draw_gains({"digits": GAINS, "clothes": -GAINS}, "What is gained"),
+    "gains": lambda: plots.draw_gains({"digits": GAINS, "clothes": -GAINS}),
     "largest": lambda: plots.draw_largest({"without": [0.1, 0.9], "with": [0.1, 0.2]}, (1, 16)),
 }
 

@@ -34,7 +34,10 @@ def test_a_difference_has_the_errors_of_ten():
     wanted = effect_of((right["new"] - right["plain"]) / 20)
     assert found["difference"] == pytest.approx(wanted.difference)
     assert found["both"] == pytest.approx(wanted.both)
-    assert found["mean"] == pytest.approx(right["new"].mean() / 20)
+    backwards = compare_changes(
+        runs, "scattered_digits", ["plain"], "steps", "accuracy", baseline="new"
+    )
+    assert backwards.loc["plain", "difference"] == pytest.approx(-wanted.difference)
     with pytest.raises(ValueError, match="no runs of 'other'"):
         compare_changes(runs, "scattered_digits", ["other"], "steps", "loss")
 
@@ -44,10 +47,14 @@ def test_equal_time_falls_back_on_equal_steps_only_where_there_is_nothing_else()
     rows = [row_of("plain", s, ones, ones) for s in (0, 1)]
     rows += [row_of("new", s, ones, twos + s) for s in (0, 1)]
     runs = pd.DataFrame(rows)
-    of = lambda runs: compare_changes(runs, "scattered_digits", ["new"], "time", "loss")  # noqa: E731
-    assert of(runs)["difference"].item() == pytest.approx(1.5)
+
+    def difference(runs):
+        found = compare_changes(runs, "scattered_digits", ["new"], "time", "loss")
+        return found["difference"].item()
+
+    assert difference(runs) == pytest.approx(1.5)
     rows += [row_of("new", s, ones, threes + s, "time") for s in (0, 1)]
-    assert of(pd.DataFrame(rows))["difference"].item() == pytest.approx(2.5)
+    assert difference(pd.DataFrame(rows)) == pytest.approx(2.5)
 
 
 @pytest.mark.parametrize("task", experiment.TASKS)

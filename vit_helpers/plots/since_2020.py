@@ -336,7 +336,7 @@ def draw_largest(largest: Mapping[str, Sequence[float]], factors: Sequence[float
     )
 
 
-def draw_gains(tasks: Mapping[str, pd.DataFrame], title: str) -> Picture:
+def draw_gains(tasks: Mapping[str, pd.DataFrame]) -> Picture:
     """Draw what each change gains in accuracy on several tasks, filled if it passes Holm.
 
     tasks: {name: difference, low, high and holm of each change, as fractions}, the same changes
@@ -344,7 +344,8 @@ def draw_gains(tasks: Mapping[str, pd.DataFrame], title: str) -> Picture:
     names = list(next(iter(tasks.values())).index)
     size = 9, 0.45 * len(names) + 1.5
     fig, axes = style.new_figure(*size, ncols=len(tasks), sharey=True, squeeze=False)
-    style.title_figure(fig, title)
+    passed = [f"{(e['holm'] < 0.05).sum()} of {len(e)} on {task}" for task, e in tasks.items()]
+    style.title_figure(fig, f"Beyond luck: {', '.join(passed)}")
     said = []
     for ax, (task, effects) in zip(axes[0], tasks.items(), strict=True):
         ax.axvline(0, color=style.TEXT, linewidth=1)

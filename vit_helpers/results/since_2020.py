@@ -24,21 +24,25 @@ def with_averages(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def compare_changes(
-    runs: pd.DataFrame, task: str, changes: Sequence[str], equal: str, measure: str
+    runs: pd.DataFrame,
+    task: str,
+    changes: Sequence[str],
+    equal: str,
+    measure: str,
+    baseline: str = PLAIN,
 ) -> pd.DataFrame:
-    """Compare changes with the plain model, paired by seed and by block of test images.
+    """Compare changes with a baseline, paired by seed and by block of test images.
 
     runs   : as `read_results` reads "since_2020"
     equal  : "steps", or "time"; where a step costs the same, both are the same trainings
     measure: "accuracy", a fraction, or "loss", the cross-entropy in nats
-    returns: indexed by change: what `Effect.row` has, mean, p, and holm, for these changes
+    returns: indexed by change: what `Effect.row` has, p, and holm, for these changes
     """
-    plain = scores_of(runs, task, PLAIN, "steps", measure)
+    reference = scores_of(runs, task, baseline, "steps", measure)
     lines = {}
     for change in changes:
-        scores = scores_of(runs, task, change, equal, measure)
-        effect = effect_of(scores - plain)
-        lines[change] = {**effect.row(), "mean": scores.mean(), "p": effect.p}
+        effect = effect_of(scores_of(runs, task, change, equal, measure) - reference)
+        lines[change] = {**effect.row(), "p": effect.p}
     table = pd.DataFrame.from_dict(lines, orient="index").rename_axis("change")
     return table.assign(holm=holm(table["p"]))
 
@@ -62,32 +66,33 @@ def scores_of(
 
 
 def summarize(
-    runs: pd.DataFrame, task: str, changes: Sequence[str], times: bool = True
+    runs: pd.DataFrame, task: str, changes: Sequence[str], costs: pd.DataFrame | None = None
 ) -> pd.DataFrame:
     """Write the differences from the plain model as text, with the errors of both in parentheses.
 
-    times  : whether the changes were also trained in equal time
-    returns: indexed by change: accuracy in points, at equal steps and in equal time, and loss
+    costs  : as `read_results` reads "since_2020_costs", where the changes were measured in equal
+             time, too
+    returns: indexed by change: accuracy in points, and loss in nats; with costs also
+             accuracy in equal time, and the time of a step, divided by the plain model's
     """
-    asked = [("steps", "accuracy", 100), ("time", "accuracy", 100), ("steps", "loss", 1)]
-    names = ["points at equal steps", "points in equal time", "loss at equal steps"]
-    columns = {}
-    for name, (equal, measure, unit) in zip(names, asked, strict=True):
-        if times or equal == "steps":
-            effects = compare_changes(runs, task, changes, equal, measure)
-            digits = 1 if measure == "accuracy" else 2
-            columns[name] = [
-                f"{signed(unit * row['difference'], digits)} ({unit * row['both']:.{digits}f})"
-                for _, row in effects.iterrows()
-            ]
+    columns = {
+        "points": differences(runs, task, changes, "steps", "accuracy"),
+        "loss": differences(runs, task, changes, "steps", "loss"),
+    }
+    if costs is not None:
+        ratios = costs[costs["task"] == task].set_index("change")["ratio"]
+        columns["points in equal time"] = differences(runs, task, changes, "time", "accuracy")
+        columns["time of a step"] = [f"{ratios[change]:.2f}" for change in changes]
     return pd.DataFrame(columns, index=pd.Index(list(changes), name=task))
 
 
-def signed(number: float, digits: int) -> str:
-    """Write a number with its sign, and zero without one.
-
-    >>> signed(0.123, 1), signed(-2.3, 1), signed(-0.004, 2)
-    ('+0.1', '-2.3', '0.00')
-    """
-    text = f"{number:+.{digits}f}"
-    return text if float(text) else text[1:]
+def differences(
+    runs: pd.DataFrame, task: str, changes: Sequence[str], equal: str, measure: str
+) -> list[str]:
+    """Write each difference from the plain model with its error: points of accuracy, or nats."""
+    effects = compare_changes(runs, task, changes, equal, measure)
+    unit, digits = {"accuracy": (100, 1), "loss": (1, 2)}[measure]
+    return [
+        f"{unit * row['difference']:+z.{digits}f} ({unit * row['both']:.{digits}f})"
+        for _, row in effects.iterrows()
+    ]
