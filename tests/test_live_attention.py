@@ -8,7 +8,7 @@ from base64 import b64encode
 
 import pytest
 import torch
-from browser import IN_BROWSER, browser, page_of
+from browser import CALM, IN_BROWSER, NOTHING, page_of
 from matplotlib import colormaps
 from matplotlib.colors import to_rgb
 from test_live_page import INK
@@ -17,13 +17,11 @@ from test_palette import APART, SIGHTS, contrast, distance
 from torch.nn.functional import interpolate
 
 from vit_helpers import load
-from vit_helpers.live.page import HERE, WEIGHTS, bundle, live_page
+from vit_helpers.live.page import HERE, WEIGHTS, bundle
 from vit_helpers.plots import style
 from vit_helpers.pretrained import load_weights
 
 pytestmark = IN_BROWSER
-CALM = {"reduced_motion": "reduce"}
-NOTHING = {"errors": [], "failed": [], "away": []}
 PLACES = [(0, 0, 0, 3), (5, 2, 1, 5), (16, 0, 2, 0), (9, 3, 3, 12)]  # query, block, head, key
 SWITCHES = {"none": {}} | {name: switch for name, (switch, _) in BUGS.items()}
 # bars as [top or bottom, the other end], in the order of the columns
@@ -71,23 +69,10 @@ OPEN = """([query, block, head, key]) => {
 
 
 @pytest.fixture(scope="module")
-def chromium():
-    with browser() as chromium:
-        yield chromium
-
-
-@pytest.fixture(scope="module")
-def address(tmp_path_factory):
-    path = tmp_path_factory.mktemp("live") / "live.html"
-    path.write_text(live_page(address=""), encoding="utf-8")
-    return path.as_uri()
-
-
-@pytest.fixture(scope="module")
-def shared(chromium, address):
+def shared(chromium, live_address):
     with page_of(chromium, **CALM) as (page, wrong):
-        page.goto(address)
-        page.wait_for_function("document.getElementById('said').textContent")
+        page.goto(live_address)
+        page.wait_for_selector("#said:not(:empty)", state="attached")
         yield page
         assert wrong == NOTHING
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from browser import accessibility, browser, in_browser, page_of
+from browser import CALM, NOTHING, accessibility, in_browser, page_of
 from matplotlib import colormaps
 
 from vit_helpers.live.page import bundle, live_page
@@ -27,8 +27,6 @@ from vit_helpers.results.photo_features import (
 )
 
 MOST_BYTES = 1_400_000
-CALM = {"reduced_motion": "reduce"}
-NOTHING = {"errors": [], "failed": [], "away": []}
 DESKTOP, PHONE = {"width": 1280, "height": 800}, {"width": 390, "height": 844}
 SIMILAR = """async ([name, n]) => {
   const {photos, grid, step} = JSON.parse(document.getElementById("photo-data").textContent)
@@ -141,21 +139,8 @@ def test_after_the_blocks_similar_means_the_same_thing():
 # In a browser
 
 
-@pytest.fixture(scope="module")
-def chromium():
-    with browser() as chromium:
-        yield chromium
-
-
-@pytest.fixture(scope="module")
-def address(tmp_path_factory):
-    path = tmp_path_factory.mktemp("photos") / "live.html"
-    path.write_text(live_page(address=""), encoding="utf-8")
-    return path.as_uri()
-
-
 @pytest.fixture
-def opened(chromium, address):
+def opened(chromium, live_address):
     """A function that opens the page at its photos; in the end nothing may have gone wrong."""
     pages, faults = [], []
 
@@ -169,7 +154,7 @@ def opened(chromium, address):
                 wrong["errors"].append(message.text) if message.type == "error" else None
             ),
         )
-        page.goto(address)
+        page.goto(live_address)
         page.wait_for_function("document.getElementById('photo-said').textContent")
         page.evaluate("document.getElementById('photos').scrollIntoView()")
         faults.append(wrong)

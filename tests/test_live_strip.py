@@ -3,13 +3,10 @@
 import re
 
 import pytest
-from browser import IN_BROWSER, accessibility, browser, contrast, page_of
-
-from vit_helpers.live.page import live_page
+from browser import CALM, IN_BROWSER, NOTHING, accessibility, contrast, page_of
+from test_live_page import settle
 
 pytestmark = IN_BROWSER
-NOTHING = {"errors": [], "failed": [], "away": []}
-CALM = {"reduced_motion": "reduce"}
 WIDE, PHONE = {"width": 1366, "height": 768}, {"width": 390, "height": 844}
 PROJECTOR = {"width": 1920, "height": 1080}
 STAGES = ["ink", "patches", "tokens", "block 1", "block 2", "block 3", "block 4", "answer"]
@@ -44,6 +41,12 @@ SMALL = """(least) => { // what is smaller than that, of all text that is seen
 ENDS = """() => Math.max(...[...document.querySelectorAll("main :is(p, canvas, svg, table)")]
   .filter((one) => !one.closest("#strip") && one.checkVisibility())
   .map((one) => one.getBoundingClientRect().right))"""
+LABELS = """() => [...document.querySelectorAll("#strip li:not([hidden]) a")].map((link) => {
+  const box = link.getBoundingClientRect()
+  const read = link.querySelector("span").getBoundingClientRect()
+  return {text: link.innerText, before: read.left - box.left, after: box.right - read.right,
+    height: read.height, left: read.left, right: read.right}
+})"""
 LETTERS = """() => { // the sizes of the letters that the picture's script writes on canvases
   const write = CanvasRenderingContext2D.prototype.fillText
   window.letters = []
@@ -54,25 +57,12 @@ LETTERS = """() => { // the sizes of the letters that the picture's script write
 }"""
 
 
-@pytest.fixture(scope="module")
-def chromium():
-    with browser() as chromium:
-        yield chromium
-
-
-@pytest.fixture(scope="module")
-def address(tmp_path_factory):
-    path = tmp_path_factory.mktemp("live") / "live.html"
-    path.write_text(live_page(address=""), encoding="utf-8")
-    return path.as_uri()
-
-
 @pytest.fixture
-def opened(chromium, address, request):
+def opened(chromium, live_address, request):
     """A page of the size that the test names, on which nothing may have gone wrong in the end"""
     options = getattr(request, "param", {"viewport": WIDE})
     with page_of(chromium, **CALM, **options) as (page, wrong):
-        page.goto(address)
+        page.goto(live_address)
         settle(page)
         yield page
         assert wrong == NOTHING
@@ -80,10 +70,6 @@ def opened(chromium, address, request):
 
 def on(**options):
     return pytest.mark.parametrize("opened", [options], indirect=True)
-
-
-def settle(page):
-    page.wait_for_timeout(450)
 
 
 def box_of(page, selector):
@@ -163,6 +149,19 @@ def test_the_stage_that_a_bug_breaks_turns_amber(opened, bug):
         assert re.fullmatch(r"[a-z]+( \d)?: .+", link.get_attribute("aria-label"))
     opened.click("#restore")
     assert stages(opened, ".broken") == [] and opened.inner_text("#strip").split("\n") == STAGES
+
+
+def test_the_name_of_a_broken_stage_fits_its_frame(opened):
+    opened.evaluate("vit.set({positions: false, shufflePatches: true, softmaxAxis: 'queries'})")
+    for change, shown in (("{}", "no position"), ("{scaling: false}", "2 bugs")):
+        opened.evaluate(f"vit.set({change})")
+        settle(opened)
+        labels = opened.evaluate(LABELS)
+        assert shown in [label["text"] for label in labels]
+        assert all(min(label["before"], label["after"]) >= 0 for label in labels), labels
+    # all bugs of a stage are named to who cannot see them
+    block = opened.locator("#strip [data-stage='block 1'] a")
+    assert block.get_attribute("aria-label") == "block 1: not scaled, wrong axis"
 
 
 # One selection everywhere
@@ -254,6 +253,16 @@ def test_on_a_phone_the_strip_is_a_column_that_follows(opened):
 
 
 @on(viewport=PHONE, has_touch=True)
+def test_on_a_phone_the_stages_are_named(opened):
+    for bugs in ("{}", "{positions: false, shufflePatches: true, softmaxAxis: 'queries'}"):
+        opened.evaluate(f"vit.set({bugs})")
+        settle(opened)
+        for label in opened.evaluate(LABELS)[1:]:  # the ink needs no name
+            assert label["text"] and label["height"] > 10, label
+            assert label["left"] >= 0 and label["right"] <= PHONE["width"], label
+
+
+@on(viewport=PHONE, has_touch=True)
 def test_on_a_phone_the_dock_does_not_hide_the_column(opened):
     opened.click("#start-tour")
     for _ in range(4):
@@ -294,6 +303,21 @@ def test_the_classroom_screen_shows_everything_without_scrolling(opened):
 
 
 @on(viewport=PROJECTOR)
+def test_the_longest_answer_is_whole_in_the_classroom(opened):
+    opened.click("#start-classroom")
+    opened.evaluate("vit.set({untrained: true})")
+    settle(opened)
+    assert opened.inner_text("#answer").startswith("I cannot tell")
+    begin = opened.evaluate("""() => {
+      const text = document.createRange()
+      text.selectNodeContents(document.getElementById("answer"))
+      return text.getBoundingClientRect().left
+    }""")
+    leave = box_of(opened, "#classroom button >> nth=-1")
+    assert begin >= leave["x"] + leave["width"]
+
+
+@on(viewport=PROJECTOR)
 def test_space_goes_on_and_escape_leaves(opened):
     opened.evaluate("scrollTo(0, 700)")
     opened.evaluate("document.getElementById('start-classroom').click()")
@@ -325,6 +349,25 @@ def test_who_comes_with_the_keyboard_keeps_the_space_of_a_control(opened):
 
 
 @on(viewport=PROJECTOR)
+def test_the_full_screen_is_taught_without_a_mouse(opened):
+    opened.focus("#start-classroom")
+    opened.keyboard.press("Enter")
+    assert opened.inner_text("#classroom-tour").split() == ["Tour", "Space"]
+    steps = int(opened.evaluate("document.querySelectorAll('.notebook-list li').length"))
+    for step in range(1, steps + 1):
+        opened.keyboard.press("Space")
+        assert opened.inner_text("#tour-count").startswith(f"{step} of {steps}")
+        # the article is away, and a number of its steps would be read as one of the tour
+        task = opened.inner_text("#tour-task")
+        assert not re.search(r"\bstep \d|above the table|\bthese weights\b", task), task
+    opened.keyboard.press("Space")
+    assert not opened.is_visible("#tour")
+    assert opened.evaluate("document.activeElement.id") == "classroom"
+    opened.keyboard.press("Escape")
+    assert opened.evaluate("document.activeElement.id") == "start-classroom"
+
+
+@on(viewport=PROJECTOR)
 def test_in_the_classroom_tokens_and_heads_are_selected_and_switched(opened):
     opened.click("#start-classroom")
     for name, index in (("token", 5), ("block", 1), ("head", 2)):
@@ -339,9 +382,9 @@ def test_in_the_classroom_tokens_and_heads_are_selected_and_switched(opened):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_nothing_serious_in_the_classroom(chromium, address, scheme):
+def test_axe_finds_nothing_serious_in_the_classroom(chromium, live_address, scheme):
     with page_of(chromium, color_scheme=scheme, viewport=PROJECTOR, **CALM) as (page, wrong):
-        page.goto(address)
+        page.goto(live_address)
         settle(page)
         page.evaluate("vit.set({untrained: true, shufflePatches: true})")
         settle(page)

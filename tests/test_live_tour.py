@@ -3,10 +3,10 @@
 import re
 
 import pytest
-from browser import IN_BROWSER, browser, page_of
-from test_live_page import CALM, INK, NOTHING, SCRIPT, STEPS, settle
+from browser import CALM, IN_BROWSER, NOTHING, page_of
+from test_live_page import INK, SCRIPT, STEPS, settle
 
-from vit_helpers.live.page import bundle, live_page
+from vit_helpers.live.page import bundle
 
 pytestmark = IN_BROWSER
 WIDE = [{"width": 1366, "height": 768}, {"width": 1280, "height": 800}]
@@ -42,21 +42,8 @@ HEALTHY = {
 }
 
 
-@pytest.fixture(scope="module")
-def chromium():
-    with browser() as chromium:
-        yield chromium
-
-
-@pytest.fixture(scope="module")
-def address(tmp_path_factory):
-    path = tmp_path_factory.mktemp("live") / "live.html"
-    path.write_text(live_page(address=""), encoding="utf-8")
-    return path.as_uri()
-
-
 @pytest.fixture
-def visit(chromium, address):
+def visit(chromium, live_address):
     """Open the page as visit(viewport=...); in the end nothing may have gone wrong on it."""
     opened = []
 
@@ -64,7 +51,7 @@ def visit(chromium, address):
         opened.append(page_of(chromium, **CALM, **options))
         page, wrong = opened[-1].__enter__()
         opened.append(wrong)
-        page.goto(address)
+        page.goto(live_address)
         settle(page)
         return page
 
@@ -356,7 +343,8 @@ def test_a_step_shows_patches_that_are_off_screen_before_and_after(visit, size):
     for name, text, read in zip(("before", "now"), said, (healthy, broken), strict=True):
         digit, part = re.fullmatch(rf"{name}: (\d), [<>]?(\d+)%", text).groups()
         assert int(digit) == read["digit"] and abs(int(part) - 100 * read["confidence"]) <= 1
-    page.locator("#cut").scroll_into_view_if_needed()
+    if SIZES[size] is PHONE:  # where between answer and dock there is no room for all patches
+        return
     page.eval_on_selector("#patches-figure", "figure => figure.scrollIntoView()")
     settle(page)
     assert not page.is_visible("#tour-proof canvas")  # the patches themselves are in sight
@@ -446,7 +434,7 @@ SAID = {  # facts, what must be said, what must not
     ),
     "reshaped, nothing to see": (
         ("praiseReshape", THREE, THREE),
-        ("still reads a 3, with 96% as surely as before", "does not show the bug"),
+        ("still reads a 3, with 96%, nearly as surely as before", "does not show the bug"),
         ("goes from", "although"),
     ),
     "all samples right": (

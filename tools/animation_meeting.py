@@ -11,14 +11,13 @@ from typing import NamedTuple
 import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 from PIL import Image
 from torch import Tensor
 
 from vit_helpers.plots import style
-from vit_helpers.plots.animation import LOOK, Frames, eased, in_time, palette_of
+from vit_helpers.plots.animation import LOOK, Frames, as_image, eased, in_time, palette_of
 from vit_helpers.plots.canvas import fill_cell, frame, short, tint, write
 
 WIDTH, HEIGHT = 904, 366  # of a frame, in pixels, like all positions
@@ -207,9 +206,7 @@ def draw_moment(meeting: Meeting, number: int = -1, progress: float = 1.0) -> Fi
 
 def draw_frame(meeting: Meeting, number: int, progress: float) -> Image.Image:
     """Draw what `draw_moment` draws, as an image of RGB pixels: WIDTH x HEIGHT."""
-    canvas = FigureCanvasAgg(draw_moment(meeting, number, progress))
-    canvas.draw()
-    return Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB")
+    return as_image(draw_moment(meeting, number, progress))
 
 
 def draw_frames(meeting: Meeting, step: float = 0.1) -> Frames:

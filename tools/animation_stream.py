@@ -9,10 +9,8 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import matplotlib
-import numpy as np
 import torch
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.patches import Circle
 from PIL import Image
@@ -22,6 +20,7 @@ from vit_helpers.plots import style
 from vit_helpers.plots.animation import (
     LOOK,
     Frames,
+    as_image,
     between,
     draw_pixels,
     eased,
@@ -191,9 +190,7 @@ def draw_moment(stream: Followed, number: int = -1, progress: float = 1.0) -> Fi
 
 def draw_frame(stream: Followed, number: int, progress: float) -> Image.Image:
     """Draw what `draw_moment` draws, as an image of RGB pixels: WIDTH x HEIGHT."""
-    canvas = FigureCanvasAgg(draw_moment(stream, number, progress))
-    canvas.draw()
-    return Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB")
+    return as_image(draw_moment(stream, number, progress))
 
 
 def draw_frames(stream: Followed, step: float = 0.13) -> Frames:

@@ -22,15 +22,18 @@ export function makeClassroom(config, { select, toggleHead, tour, redraw }) {
     block: choice("Block", numbers(config.depth)), head: choice("Head", numbers(config.num_heads)),
   };
   const off = el("button", { type: "button", id: "classroom-off" }), leaving = el("button", { type: "button" }, "Leave ");
+  const going = el("button", { type: "button", id: "classroom-tour" }, "Tour ");
+  going.append(el("kbd", {}, "Space"));
   leaving.append(el("kbd", {}, "Esc"));
   for (const { label, box } of Object.values(choices)) bar.append(label, box);
-  bar.append(off, leaving);
+  bar.append(off, going, leaving);
   bar.after(el("p", { id: "classroom-said" }, sentence, ...KEY.map(([color, text]) =>
     el("span", { style: `--of: var(--${color})` }, text))));
   for (const [name, { box }] of Object.entries(choices)) {
     box.addEventListener("change", () => select({ [name]: Number(box.value), hovered: null }));
   }
   off.addEventListener("click", () => toggleHead(chosen.block, chosen.head));
+  going.addEventListener("click", next);
   leaving.addEventListener("click", leave);
   document.getElementById("start-classroom").addEventListener("click", enter);
 

@@ -94,7 +94,8 @@ class Explorer:
         weights = model.attention_weights(preprocess.normalize(self.images))
 
         def maps(block: int, query: explorer.Query) -> Tensor:
-            return attention_map(weights[block], model.config.grid, query)
+            registers = model.config.reg_tokens
+            return attention_map(weights[block], model.config.grid, query, registers)
 
         last = len(weights) - 1
         figure = explorer.draw_choice(self.images, maps, model.config.patch_size, block=last)

@@ -15,11 +15,11 @@ export const PASS_SIZES = {
     rowGap: 8, font: 11,
   },
   column: {
-    ink: 40, patches: 40, patchGap: 2, stack: 10, head: 12.5, bars: 34, gaps: [0.8, 3, 4, 2, 3], above: 0, classRow: 5,
+    ink: 40, patches: 40, patchGap: 2, stack: 10, head: 12.5, bars: 34, gaps: [1.4, 3, 4, 2, 3], above: 0, classRow: 5,
     rowGap: 3, font: 11, across: true,
   },
   room: {
-    ink: 0, patches: 176, patchGap: 7, stack: 64, head: 106, bars: 220, gaps: [3, 5, 6, 4, 4], above: 74, classRow: 30,
+    ink: 0, patches: 176, patchGap: 7, stack: 52, head: 100, bars: 220, gaps: [3, 5, 6, 4, 7], above: 74, classRow: 30,
     rowGap: 22, font: 24, pictures: true,
   },
 };
@@ -62,7 +62,7 @@ export function layoutPass({ length, breadth, paper }, size, config) {
   const barsAt = length - size.bars, middle = (first + breadth) / 2;
   const ends = [
     ["ink", 0, size.ink], ["patches", patchesAt, patchesAt + size.patches],
-    ["tokens", tokens - picture - toTokens * share * 0.7, tokens + size.stack],
+    ["tokens", tokens - picture - toTokens * share * 0.75, tokens + size.stack + (size.across ? 0 : toHeads * share * 0.3)],
     ...stacks.slice(1).map((u, l) =>
       [`block ${l + 1}`, u - size.head - (fromHeads + toHeads * 0.5) * share, u + size.stack]),
     ["answer", barsAt - size.font * 0.3, length],
@@ -233,6 +233,7 @@ function drawPatchGrid(draw) {
   seen.patches.forEach((_, n) => {
     const { u, v, side } = patchAt(draw, n, cols);
     drawPatch(c, n, ...flip(u, v), side);
+    passRing(draw, u + 0.5, v + 0.5, side - 1, side - 1, colors.line, 1);
     if (view.token === n + 1) passRing(draw, u, v, side, side, colors.query, line);
     if (view.pointed === n + 1) passRing(draw, u, v, side, side, colors.text, line);
   });
@@ -300,8 +301,9 @@ function drawHeads(draw, l) {
       passRing({ c, flip: (u, w) => [u, w] }, left + 1, top + 1, cell - 2, cell - 2, marked, at.size.pictures ? 3 : 1);
     });
     if (isOff(view, l, h)) hatchHead(c, x, y, size, colors);
-    const chosen = l === view.block && h === view.head;
-    passRing(draw, us[l], v, size, size, chosen ? colors.text : colors.line, chosen ? lineOf(draw) : 1);
+    const chosen = l === view.block && h === view.head, away = chosen ? (at.size.pictures ? 3 : 1) : 0; // pale on pale, at night
+    passRing(draw, us[l] - away, v - away, size + 2 * away, size + 2 * away, chosen ? colors.text : colors.line,
+      chosen ? lineOf(draw) : 1);
   });
 }
 

@@ -31,7 +31,7 @@ export function praiseHeads(before, now, count, survived) {
     : `the model reads ${readAs(now)} instead of ${readAs(before)}`;
   return `With ${headCount(count)} off, ${end}. ` + (survived
     ? `It survived the loss of ${headCount(survived)}, because the residual connections carry everything else past the gap, ` +
-      "and because other heads do similar work."
+      "and perhaps because other heads do similar work."
     : `For this drawing, the answer depends on ${count === 1 ? "this head" : "these heads"}. The residual connections carry ` +
       "everything else past the gap, but that was not enough.");
 }
@@ -56,7 +56,7 @@ export function praiseReshape(before, now) {
   const moved = Math.abs(now.confidence - before.confidence) > HARDLY;
   return `All weights fit, no error appears, and for this drawing the model still reads ${article(now.name)} ${now.name}, ` +
     (moved ? `although with ${percent(now.confidence)} instead of ${percent(before.confidence)}. `
-      : `with ${percent(now.confidence)} as surely as before. `) + `One answer does not show the bug, so ${advice}`;
+      : `with ${percent(now.confidence)}, nearly as surely as before. `) + `One answer does not show the bug, so ${advice}`;
 }
 
 /** right, whole: how many of the images are read correctly, by the smaller and by the whole model */

@@ -7,7 +7,7 @@ const GOES_TO = { ink: "pixels", patches: "patches", tokens: "tokens", answer: "
 
 /** What each bug breaks, and how the stage is then called */
 const BROKEN = [
-  { on: ({ positions }) => !positions, stages: /^tokens/, says: "no positions" },
+  { on: ({ positions }) => !positions, stages: /^tokens/, says: "no position" },
   { on: ({ shufflePatches }) => shufflePatches, stages: /^patches/, says: "shuffled" },
   { on: ({ bareReshape }) => bareReshape, stages: /^patches/, says: "reshaped" },
   { on: ({ scaling }) => !scaling, stages: /^block/, says: "not scaled" },
@@ -156,12 +156,12 @@ function makeStages(list, { depth }) {
 function nameStages(list, switches) {
   for (const item of list.children) {
     const broken = brokenBy(item.dataset.stage, switches), label = item.querySelector("span");
-    const text = broken.length > 1 ? `${broken[0]} +${broken.length - 1}` : broken[0] ?? item.dataset.stage;
-    if (label.textContent === text) continue;
+    const text = broken.length > 1 ? `${broken.length} bugs` : broken[0] ?? item.dataset.stage, all = broken.join(", ");
+    if (label.textContent === text && item.firstChild.title === all) continue;
     label.textContent = text;
     item.classList.toggle("broken", broken.length > 0);
-    item.firstChild.setAttribute("aria-label", broken.length ? `${item.dataset.stage}: ${text}` : item.dataset.stage);
-    item.firstChild.title = broken.join(", ");
+    item.firstChild.setAttribute("aria-label", all ? `${item.dataset.stage}: ${all}` : item.dataset.stage);
+    item.firstChild.title = all;
   }
 }
 
@@ -201,7 +201,7 @@ function readColors() {
   const light = !matchMedia("(prefers-color-scheme: dark)").matches;
   return {
     ...Object.fromEntries(names.map((name) => [name, of(name)])), wine: "rgba(136, 34, 85, 0.92)", ink: "#222",
-    paperEnds: [[255, 253, 247], [34, 34, 34]],
+    paperEnds: [light ? [255, 253, 247] : [241, 238, 230], [34, 34, 34]],
     classEnds: [light ? [253, 236, 224] : [52, 33, 24], [213, 94, 0]],
     patchEnds: [light ? [235, 245, 252] : [28, 40, 50], [62, 142, 196]],
   };

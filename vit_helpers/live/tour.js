@@ -177,7 +177,8 @@ export function makeTour(page) {
     now = -1;
     panel.hidden = true;
     document.body.classList.remove("touring");
-    document.getElementById("start-tour").focus();
+    const start = document.getElementById("start-tour"); // not there on the full screen
+    (start.offsetParent ? start : document.getElementById("classroom")).focus();
   }
 
   /** A panel at the bottom lies over the end of the page, which is made longer by as much. */

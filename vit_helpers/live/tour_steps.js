@@ -49,7 +49,7 @@ export const STEPS = [
   {
     notebook: "01_patches", at: "#patches-figure", title: "Patches", look: ["#cut"],
     text: "The model reads the image as 16 patches. To the model, each of them is just a list of 16 numbers.",
-    task: "Which patch contains the most ink? Click it or tap it, or select its token in step 3.",
+    task: "Which patch contains the most ink? Click it, or choose its token.",
     start({ state }) {
       const inks = state.seen.patches.map(inkOf);
       return { patch: inks.indexOf(Math.min(...inks)) }; // so that the frame does not give the answer away
@@ -88,7 +88,7 @@ export const STEPS = [
     text: "Each token distributes its attention over all tokens. The weights depend on its query, so each token attends " +
       "to something else. Some spread their weight evenly and others concentrate it.",
     task: (page) => `In head 1 of block 1, find a patch's token that puts at least ${huntFor(page)}% of its attention on ` +
-      "a single token. Choose one token after another above the table, or point at them in step 3.",
+      "a single token. Choose one token after another for the query.",
     check(page) {
       const { token, block, head, seen } = page.state;
       if (block || head) return { hint: "This is another head. Choose block 1 and head 1 again." };
@@ -100,15 +100,15 @@ export const STEPS = [
           "a larger one." };
       }
       return { done: `Token ${token} puts ${percent(weights[most])} on ${whom}, because among all keys, that one ` +
-        "fits its query best. Of all values, its own has the largest share in the output " +
-        (most === token ? "of this token." : `of token ${token}.`) };
+        "fits its query best. So of all values, that of " + (most ? `token ${most}` : "the class token") +
+        ` has the largest share in what this head puts out for token ${token}.` };
     },
   },
   {
     notebook: "04_encoder", at: "#block-list", title: "Heads and the residual stream", switches: ["heads"],
     look: ["[data-head='0,0']", "#answer"], proof: ["answer"],
     text: "Every head adds something to the residual stream. If a head is off, the stream simply continues without its " +
-      "contribution.",
+      "contribution. Click a head to switch it off, and again to switch it on.",
     task: "How many heads can you switch off before the answer changes, or before its probability falls by 20 points?",
     check(page, memory) {
       const off = offHeads(page).length;
@@ -181,7 +181,7 @@ export const STEPS = [
     notebook: "09_pretrained", at: "#bug-bareReshape", title: "Pretrained weights", switches: ["bareReshape"],
     look: ["[data-switch=bareReshape]", "#answer"], proof: ["patches"],
     text: "Weights from a file fit into any code with the same shapes, even if the code does something else with them.",
-    task: "What happens to these weights in a model that cuts the image with a bare reshape? Try it.",
+    task: "What does the trained model read if the image is cut with a bare reshape? Turn on “A bare reshape”.",
     check(page) {
       if (!page.vit.switches.bareReshape) return null;
       const { before, now } = readings(page, { bareReshape: false });
@@ -210,11 +210,10 @@ export const STEPS = [
   },
   {
     notebook: "11_scaling", at: "#head-figure", title: "What attention costs", look: ["#pick-token"],
-    text: ({ vit: { config: c } }) => `Every head computes one weight for each pair of tokens. With ${c.num_tokens} ` +
-      `tokens that is a table of ${c.num_tokens} × ${c.num_tokens} = ${c.num_tokens ** 2} weights.`,
-    task: ({ vit: { config: c } }) => `How many weights would it be for an image with ${2 * c.image_size} × ` +
-      `${2 * c.image_size} ` +
-      "pixels, cut into patches of the same size?",
+    text: "Every head computes one weight for each pair of tokens.",
+    task: ({ vit: { config: c } }) => `With ${c.num_tokens} tokens, each head has a table of ${c.num_tokens} × ` +
+      `${c.num_tokens} = ${c.num_tokens ** 2} weights. How many are there for an image with ${2 * c.image_size} × ` +
+      `${2 * c.image_size} pixels, cut into patches of the same size?`,
     choices({ vit: { config: c } }) {
       const now = c.num_tokens, then = 4 * c.num_patches + 1, times = (then ** 2 / now ** 2).toFixed(0);
       const number = (n) => n.toLocaleString("en-US");

@@ -189,7 +189,12 @@ def add_key(figure: Figure) -> Figure:
 
 def draw_frame(reading: Reading, number: int, progress: float) -> Image.Image:
     """Draw what `draw_moment` draws, as an image of RGB pixels: WIDTH x HEIGHT."""
-    canvas = FigureCanvasAgg(draw_moment(reading, number, progress))
+    return as_image(draw_moment(reading, number, progress))
+
+
+def as_image(figure: Figure) -> Image.Image:
+    """Draw a figure as an image of RGB pixels."""
+    canvas = FigureCanvasAgg(figure)
     canvas.draw()
     return Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB")
 

@@ -2,12 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 
+import pandas as pd
 import torch
 import torch.nn.functional as F
 from matplotlib.axes import Axes
 from torch import Tensor
 
 from vit_helpers.plots import style
+from vit_helpers.plots.ablation import draw_interval, signed
 from vit_helpers.plots.attention import frame_patch, resize_photo
 from vit_helpers.plots.canvas import arrow, fill_cell, frame, new_canvas, tint, write
 from vit_helpers.plots.encoder import ATTENTION, MLP
@@ -331,4 +333,32 @@ def draw_largest(largest: Mapping[str, Sequence[float]], factors: Sequence[float
         "The largest attention weight against the size of the weights, with and without QK-norm.",
         f"Two lines over factors from {factors[0]:g} to {factors[-1]:g}; the largest weights at "
         f"the end: {ends}.",
+    )
+
+
+def draw_gains(tasks: Mapping[str, pd.DataFrame]) -> Picture:
+    """Draw what each change gains in accuracy on several tasks, filled if it passes Holm.
+
+    tasks: {name: difference, low, high and holm of each change, as fractions}, the same changes
+    """
+    names = list(next(iter(tasks.values())).index)
+    size = 9, 0.45 * len(names) + 1.5
+    fig, axes = style.new_figure(*size, ncols=len(tasks), sharey=True, squeeze=False)
+    passed = [f"{(e['holm'] < 0.05).sum()} of {len(e)} on {task}" for task, e in tasks.items()]
+    style.title_figure(fig, f"Beyond luck: {', '.join(passed)}")
+    said = []
+    for ax, (task, effects) in zip(axes[0], tasks.items(), strict=True):
+        ax.axvline(0, color=style.TEXT, linewidth=1)
+        for y, (_, row) in enumerate(effects.iterrows()):
+            draw_interval(ax, y, row, bool(row["holm"] < 0.05))
+        style.style_axes(ax, task, "gain in points, with 95% interval")
+        gains = effects["difference"].sort_values()
+        ends = [f"{gains.index[i]} ({signed(100 * gains.iloc[i])})" for i in (0, -1)]
+        said.append(f"{task}, from {ends[0]} to {ends[1]}")
+    axes[0, 0].set_yticks(range(len(names)), names)
+    axes[0, 0].set_ylim(len(names) - 0.4, -0.6)
+    return Picture(
+        fig,
+        "The gain in accuracy of each change on each task, with its interval.",
+        f"Marks with intervals for {len(names)} changes. Gains in points: {'; '.join(said)}.",
     )
