@@ -18,25 +18,25 @@ import pytest
 gc.disable()
 
 LONGEST = (  # collected first, so that none of them is left to one of two workers at the end
-    "test_cells_twice.py",
-    "test_checks_engine.py",
-    "test_distributed.py",
-    "test_execute.py",
-    "07_training.ipynb",
-    "11_scaling.ipynb",
-    "09_pretrained.ipynb",
-    "10_hyperparameters.ipynb",
-    "test_commands.py",
-    "08_inspection.ipynb",
-    "04_encoder.ipynb",
-    "05_vit.ipynb",
-    "00_start_here.ipynb",
-    "test_leftovers.py",
-    "test_types.py",
-    "test_jupyterlab.py",
-    "test_classroom.py",
-    "test_book.py",
-    "test_pages.py",
+    "tests/notebooks/test_cells_twice.py",
+    "tests/checks/test_every_exercise.py",
+    "tests/test_distributed.py",
+    "tests/tools/test_execute.py",
+    "notebooks/07_training.ipynb",
+    "notebooks/11_scaling.ipynb",
+    "notebooks/09_pretrained.ipynb",
+    "notebooks/10_hyperparameters.ipynb",
+    "tests/cli/test_commands.py",
+    "notebooks/08_inspection.ipynb",
+    "notebooks/04_encoder.ipynb",
+    "notebooks/05_vit.ipynb",
+    "notebooks/00_start_here.ipynb",
+    "tests/repo/test_leftovers.py",
+    "tests/repo/test_types.py",
+    "tests/notebooks/test_jupyterlab.py",
+    "tests/tools/test_classroom.py",
+    "tests/tools/test_book.py",
+    "tests/notebooks/test_pages.py",
 )
 
 
@@ -52,7 +52,8 @@ def pytest_collection_modifyitems(items):
     order = {name: number for number, name in enumerate(LONGEST)}
 
     def position(item):
-        return order.get(item.path.name, len(LONGEST) + (item.path.suffix != ".ipynb"))
+        path = item.nodeid.partition("::")[0]
+        return order.get(path, len(LONGEST) + (item.path.suffix != ".ipynb"))
 
     items.sort(key=position)
 
@@ -111,7 +112,7 @@ def no_cached_images(monkeypatch):
 
 @pytest.fixture(scope="module")
 def no_figures():
-    """Trainings draw nothing, which takes longer than a few steps; test_commands.py tests it."""
+    """Trainings draw nothing, which takes longer than a few steps; cli/test_commands.py does."""
     with mock.patch("vit_helpers.cli.train.draw_results"):
         yield
 

@@ -1,68 +1,73 @@
-"""The parity tool, and its table beside the stored results."""
+"""The helper behind every proof of equality: a wrong model cannot hide behind it."""
 
-from pathlib import Path
-
-import pandas as pd
 import pytest
+import torch
+from torch import nn
 
-from tools import main as run_tool
-from tools.experiments import parity
-
-pytestmark = pytest.mark.peers
-ROOT = Path(__file__).parents[1]
-SMALL = "8 px/P2/D64/L2"
+from vit_helpers.parity import largest_difference, perturb
+from vit_helpers.vit import ViT, ViTConfig
 
 
-def test_it_writes_and_prints_what_it_found(tmp_path, capsys):
-    assert run_tool(parity, [SMALL, "--out", str(tmp_path / "parity.csv")]) == 0
-    rows = pd.read_csv(tmp_path / "parity.csv")
-    assert list(rows["library"]) == ["torchvision", "timm", "Hugging Face"]
-    assert rows["logits"].max() < 1e-5 and rows["gradients"].max() < 1e-4
-    assert rows["largest logit"].min() > 0.1  # zeros would make any two models equal
-    assert parity.markdown(rows) in capsys.readouterr().out
+@pytest.fixture
+def model():
+    torch.manual_seed(0)
+    return ViT(
+        ViTConfig(
+            image_size=8,
+            patch_size=2,
+            in_chans=1,
+            embed_dim=16,
+            depth=2,
+            num_heads=2,
+            num_classes=3,
+        )
+    ).eval()
 
 
-@pytest.mark.parametrize("name", ["blocks.1.mlp.fc2.bias", "token_embed.pos_embed", "norm.weight"])
-def test_one_number_that_is_another_shows(monkeypatch, name):
-    fill = parity.pretrained.fill
-
-    def fill_wrongly(model, state_dict):
-        fill(model, state_dict)
-        model.state_dict()[name].view(-1)[0] += 0.1
-
-    monkeypatch.setattr(parity.pretrained, "fill", fill_wrongly)
-    row = parity.compare(SMALL, "timm")
-    assert row["logits"] > 1e-4 and row["gradients"] > 1e-3
+def test_no_number_of_any_parameter_stays_as_it_was(model):
+    before = {name: p.detach().clone() for name, p in model.named_parameters()}
+    perturb(model)
+    for name, p in model.named_parameters():
+        assert (p != before[name]).all(), name
+        assert p.requires_grad and p.grad is None
 
 
-def test_a_size_that_fails_leaves_the_rows_before_it(tmp_path, monkeypatch):
-    compare = parity.compare
-
-    def fails(size, library):
-        if library == "timm":
-            raise KeyboardInterrupt
-        return compare(size, library)
-
-    monkeypatch.setattr(parity, "compare", fails)
-    assert run_tool(parity, [SMALL, "--out", str(tmp_path / "parity.csv")]) == 130
-    assert len((tmp_path / "parity.csv").read_text(encoding="utf-8").splitlines()) == 2
-
-
-def test_a_folder_is_no_file(tmp_path, capsys):
-    assert run_tool(parity, [SMALL, "--out", str(tmp_path)]) == 1
-    assert capsys.readouterr().err == f"error: {tmp_path} is a folder, wanted: a CSV file\n"
-
-
-def test_unknown_sizes_are_named(capsys):
-    assert run_tool(parity, ["XL/16"]) == 1
-    assert "error: unknown size 'XL/16', known: 8 px/P2/D64/L2" in capsys.readouterr().err
+def test_it_is_repeatable_and_leaves_the_global_generator_alone(model):
+    twin = ViT(model.config)
+    twin.load_state_dict(model.state_dict())
+    state = torch.get_rng_state()
+    perturb(model)
+    torch.manual_seed(7)
+    perturb(twin)
+    torch.set_rng_state(state)
+    assert all(
+        torch.equal(a, b) for a, b in zip(model.parameters(), twin.parameters(), strict=True)
+    )
+    perturb(model, seed=1)
+    assert not any(
+        torch.equal(a, b) for a, b in zip(model.parameters(), twin.parameters(), strict=True)
+    )
 
 
-def test_the_page_of_results_shows_the_stored_table():
-    rows = pd.read_csv(ROOT / "vit_helpers" / "results" / "parity.csv")
-    assert set(rows["model"]) == set(parity.SIZES)
-    page = (ROOT / "vit_helpers" / "results" / "README.md").read_text(encoding="utf-8")
-    assert parity.markdown(rows) in page
-    least, most = rows["largest logit"].min(), rows["largest logit"].max()
-    assert f"The largest logits are between {least:.2g} and {most:.2g}:" in page
-    assert (rows["logits"] < 1e-5 * rows["largest logit"]).all()
+def test_it_keeps_dtype(model):
+    perturb(model.double())
+    assert {p.dtype for p in model.parameters()} == {torch.float64}
+
+
+def test_the_largest_difference_is_absolute_and_of_one_shape():
+    assert largest_difference(torch.tensor([1.0, -5.0]), torch.tensor([1.5, -2.0])) == 3
+    assert not largest_difference(torch.tensor([1.0, float("nan")]), torch.ones(2)) < 1e9
+    with pytest.raises(ValueError, match=r"shapes differ: \(2,\) and \(1,\)"):
+        largest_difference(torch.ones(2), torch.ones(1))
+
+
+def test_a_new_model_hides_swapped_norms_and_a_perturbed_one_shows_them(model):
+    nn.init.normal_(model.head.weight)
+    images, found = torch.randn(2, 1, 8, 8), []
+    for _ in range(2):
+        logits = model(images)
+        for block in model.blocks:
+            block.norm1, block.norm2 = block.norm2, block.norm1
+        found.append(largest_difference(logits, model(images)))
+        perturb(model, std=0.1)
+    assert found[0] == 0 and found[1] > 1e-3

@@ -5,7 +5,7 @@ file for each notebook:
     RIGHT = {exercise: [answers]}
     WRONG = {exercise: {part of the message: an answer or a list}}
 What is wrong in the same way for every exercise (a seed set, an input changed, ...) is made in
-test_checks_engine.py.
+checks/test_every_exercise.py.
 """
 
 import copy

@@ -714,7 +714,7 @@ MODEL_WRONG = each(reads, written("x, head", globals(), {
     says: pile_of(cls) for says, cls in BLOCK_WRONG.items() if told(says, OF_BLOCKS)
 }  # fmt: skip
 
-# equations: dictionaries, not functions, so tests/test_checks_vit_reading.py tries them
+# equations: dictionaries, not functions, so tests/checks/test_vit_reading.py tries them
 
 EQUATIONS = dict(zip("ABCDEFGHIJ", [2, 3, 1, "later", 1, 1, 1, "later", 4, 4], strict=True))
 EQUATIONS_RIGHT = [

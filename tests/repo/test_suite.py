@@ -1,0 +1,191 @@
+"""The suite's own settings: what it leaves out, starts with, and does not compare."""
+
+import ast
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from tests.conftest import LONGEST
+from tools.execute import all_notebooks, blur, code_cells, sanitize_rules
+
+pytestmark = pytest.mark.dev
+ROOT = Path(__file__).parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+OPTIONS = PROJECT["tool"]["pytest"]["ini_options"]
+MARKERS = {line.partition(":")[0] for line in OPTIONS["markers"]}
+
+
+def test_the_longest_files_are_there():
+    assert all((ROOT / path).is_file() for path in LONGEST)
+
+
+def test_what_the_default_command_leaves_out_is_what_ci_adds():
+    left_out = OPTIONS["addopts"][OPTIONS["addopts"].index("-m") + 1]
+    assert set(left_out.removeprefix("not ").split(" and not ")) == MARKERS
+    added = re.search(r'pytest -m "([^"]*)"', (ROOT / ".ci" / "run").read_text(encoding="utf-8"))[1]
+    assert set(added.split(" or ")) == MARKERS
+    assert f'pytest -m "{added}"\n' in (ROOT / "tools" / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere no kernel is forked")
+@pytest.mark.parametrize(("words", "forked"), [([], True), (["-p", "no:kernels"], False)])
+def test_kernels_are_forked_unless_ci_says_no(tmp_path, words, forked):
+    """As `.ci/run` says it, with a worker of pytest-xdist; a forked kernel has imported torch"""
+    source = f"import sys\nassert ('torch' in sys.modules) is {forked}"
+    cell = nbformat.v4.new_code_cell(source, execution_count=1)
+    nbformat.write(nbformat.v4.new_notebook(cells=[cell]), tmp_path / "0.ipynb")
+    (tmp_path / "tests").symlink_to(ROOT / "tests")
+    settings = ["-c", ROOT / "pyproject.toml", "--rootdir", ".", "-p", "no:cacheprovider"]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *settings, "-n", "1", *words, "0.ipynb"],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout
+    ran = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    assert "pytest -p no:kernels " in ran
+
+
+# what Windows lacks
+POSIX_MODULES = {"fcntl", "grp", "pty", "pwd", "resource", "termios"}
+POSIX_NAMES = {"fork", "getloadavg", "getpgid", "getuid", "killpg", "mkfifo", "nice", "pidfd_open"}
+POSIX_NAMES |= {"sched_getaffinity", "sched_setaffinity", "setsid", "statvfs", "uname", "SIGKILL"}
+
+
+def run_on_import(tree):
+    """The nodes of a module that run where it is imported, so not the bodies of functions"""
+    waiting = [tree]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        children = list(ast.iter_child_nodes(node))
+        if isinstance(node, ast.FunctionDef):
+            children = [*node.decorator_list, *node.args.defaults]
+        elif isinstance(node, ast.Lambda):
+            children = node.args.defaults
+        waiting += children
+
+
+def find_posix(code):
+    """What a module needs of POSIX when it is imported"""
+    for node in run_on_import(ast.parse(code)):
+        if isinstance(node, ast.Import):
+            yield from {alias.name for alias in node.names} & POSIX_MODULES
+        elif isinstance(node, ast.ImportFrom) and node.module in POSIX_MODULES:
+            yield node.module
+        elif isinstance(node, ast.Attribute) and ast.unparse(node.value) in ("os", "signal"):
+            yield from {node.attr} & POSIX_NAMES
+
+
+def test_every_file_can_be_imported_on_windows():
+    folders = ("tests", "tools", "vit_helpers")
+    files = [path for folder in folders for path in (ROOT / folder).rglob("*.py")]
+    found = {path.name: [*find_posix(path.read_text(encoding="utf-8"))] for path in files}
+    assert len(files) > 300 and not {name: uses for name, uses in found.items() if uses}
+
+
+@pytest.mark.parametrize(
+    ("code", "uses"),
+    [
+        ("import resource", ["resource"]),
+        ("FAULTS = {'a pipe': os.mkfifo}", ["mkfifo"]),
+        ("def f(end=signal.SIGKILL): pass", ["SIGKILL"]),
+        ("def f():\n    import resource\n    os.fork()\nx = lambda path: os.mkfifo(path)", []),
+    ],
+)
+def test_what_windows_lacks_is_found_where_it_would_stop_an_import(code, uses):
+    assert [*find_posix(code)] == uses
+
+
+def blurred(text):
+    return blur({"metadata": {}, "outputs": [{"text": text}]}, sanitize_rules())
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "same"),
+    [
+        ("largest difference: 2.1e-06", "largest difference: 0", True),
+        (
+            "largest difference of logits: 2.1e-06, largest 8.9",
+            "largest difference of logits: 3e-07, largest 8.9",
+            True,
+        ),
+        (
+            "largest difference: 2.1e-06, largest 8.9",
+            "largest difference: 2.1e-06, largest 8.8",
+            False,
+        ),
+        ("largest difference: 2.1e-06", "largest difference: nan", False),
+        ("difference 0.018", "difference 0.019", False),
+    ],
+)
+def test_of_differences_only_the_number_is_blurred(first, second, same):
+    assert (blurred(first) == blurred(second)) is same
+
+
+NUMBER = re.compile(r"(?<![\w.])-?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?(?!\w)")
+ROUNDING = 1e-5  # float32 knows seven digits: of numbers near 1, what is smaller is rounding
+
+
+def find_rounding(text, source=""):
+    """Numbers in a text that another processor may print differently, unless the source says them.
+
+    These are tiny numbers, and a zero with a sign or an exponent, as rounding leaves it.
+    """
+
+    def is_rounding(number):
+        exact = "e" not in number.lower() and not number.startswith("-")
+        return abs(float(number)) < ROUNDING and not (float(number) == 0 and exact)
+
+    written = {*NUMBER.findall(source)}
+    return [
+        number for number in NUMBER.findall(text) if is_rounding(number) and number not in written
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "numbers"),
+    [
+        ("loss, difference: 5.4e-08", ["5.4e-08"]),
+        ("difference 0.0000021, -1e-7", ["0.0000021", "-1e-7"]),
+        ("0.0e+00 and -0.00", ["0.0e+00", "-0.00"]),
+        ("0, 0.0, 1e-5, 0.000047, -0.5, 3 e-8, layer0e-8", []),
+        ("with eps = 1e-6: 3e-6", ["3e-6"]),
+    ],
+)
+def test_numbers_that_are_rounding_are_found(text, numbers):
+    assert find_rounding(text, source='eps = 1e-6  # or "1e-12"') == numbers
+
+
+def compared_texts(cell):
+    """What nbval compares of a cell, after blurring, but for the names that checks print"""
+    for output in cell.outputs:
+        shown = {kind: text for kind, text in output.get("data", {}).items() if "text" in kind}
+        for text in (output.get("text", ""), output.get("evalue", ""), *shown.values()):
+            for pattern, replacement in sanitize_rules():
+                text = pattern.sub(replacement, text)
+            yield "\n".join(line for line in text.splitlines() if not line.startswith("[v] "))
+
+
+@pytest.mark.parametrize(
+    "path", all_notebooks(), ids=lambda path: f"{path.parent.name}/{path.stem}"
+)
+def test_no_stored_output_that_is_compared_contains_rounding(path):
+    cells = code_cells(nbformat.read(path, as_version=4))
+    compared = [
+        cell for cell in cells if "nbval-ignore-output" not in cell.metadata.get("tags", [])
+    ]
+    found = {
+        cell.id: numbers
+        for cell in compared
+        if (numbers := find_rounding("\n".join(compared_texts(cell)), cell.source))
+    }
+    assert not found, f"print a `largest difference`, which is blurred, and bound it: {found}"
