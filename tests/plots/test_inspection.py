@@ -1,13 +1,9 @@
 from types import SimpleNamespace
 
-import matplotlib.pyplot as plt
 import pytest
 import torch
 
-from vit_helpers.plots import style
-from vit_helpers.plots.explorer import draw_choice, draw_reading, tell_choice
 from vit_helpers.plots.inspection import (
-    TOP,
     draw_deletion,
     draw_forest,
     draw_heads,
@@ -17,20 +13,7 @@ from vit_helpers.plots.inspection import (
     draw_scaled_heads,
     share,
 )
-from vit_helpers.plots.inspection_heads import draw_distances, draw_norms, draw_probes
-from vit_helpers.plots.inspection_photos import (
-    draw_controlled_maps,
-    draw_filters,
-    draw_photos,
-    draw_positions,
-)
 from vit_helpers.vit import ViT, ViTConfig
-
-
-@pytest.fixture(autouse=True)
-def closed():
-    yield
-    plt.close("all")
 
 
 @pytest.fixture
@@ -135,16 +118,6 @@ def test_a_map_of_zeros_is_said_to_be_none(image):
     assert "The row of Grad-CAM after the last block has no squares." in picture.alt
 
 
-def test_a_numbered_circle_for_every_head():
-    picture = draw_distances(torch.tensor([[1.0, 2.0], [3.0, 4.0], [0.5, 6.0]]), uniform=5)
-    (ax,) = picture.figure.axes
-    heights = [line.get_ydata()[0] for line in ax.lines]
-    assert heights == pytest.approx([1, 2, 3, 4, 0.5, 6, 5]) and ax.get_ylim()[0] == 0
-    assert [text.get_text() for text in ax.texts] == ["1", "2"] * 3 + ["uniform weights"]
-    title = ax.get_title(loc="left")
-    assert title == "The nearest head is in block 3; block 2 looks farthest"
-
-
 def line(mean, half):
     return {"mean": mean, "low": mean - half, "high": mean + half}
 
@@ -179,21 +152,6 @@ def test_deletion_curves_are_means_and_their_names_are_in_order():
     assert "fast 0.10, ink 0.60, slow 0.90" in picture.alt
 
 
-def test_probes_and_norms_show_their_numbers():
-    shares = {"class token": [0.2, 0.9], "patches": [0.3, 0.5]}
-    (ax,) = draw_probes(shares).figure.axes
-    assert [list(each.get_ydata()) for each in ax.lines] == list(shares.values())
-    assert [each.get_color() for each in ax.lines] == [style.CLASS_TOKEN, style.PATCH]
-    assert ax.get_title(loc="left") == "Accuracy grows with depth"
-    ahead = draw_probes({"class token": [0.4, 0.9], "patches": [0.3, 0.5]}).figure.axes[0]
-    assert ahead.get_title(loc="left") == "The class token is ahead after every block"
-    norms = {"embeddings": torch.tensor([1.0, 2, 3]), "after block 1": torch.tensor([2.0, 4, 10])}
-    (ax,) = draw_norms(norms).figure.axes
-    dots, median = ax.lines[:2]
-    assert list(dots.get_xdata()) == [1, 2, 3] and list(median.get_xdata()) == [2, 2]
-    assert ax.get_title(loc="left") == "No outliers: the largest norm is 2.5 times the median"
-
-
 def test_scaled_heads_show_their_numbers(image):
     scales = {"own": torch.rand(2, 3, 4), "one": torch.rand(2, 3, 4)}
     picture = draw_scaled_heads(image, scales, [1, 0.5], ["a", "b"])
@@ -203,87 +161,3 @@ def test_scaled_heads_show_their_numbers(image):
     assert limits == [(0, 1)] * 2 + [(0, 0.5)] * 2
     maps = [torch.tensor(ax.images[0].get_array()) for ax in (*own, first, second)]
     torch.testing.assert_close(maps, [*scales["own"], *scales["one"]])
-
-
-def of_block(maps):
-    return lambda block, query: maps[block][None]
-
-
-def test_the_choice_says_what_is_drawn(image, maps):
-    fig = draw_choice(torch.stack([image, image]), of_block(maps), 4, block=1, head=0, query=(0, 2))
-    titles = [ax.get_title(loc="left") for ax in fig.axes]
-    assert "Block 2, head 1\nquery: patch (0, 2)" in titles and {
-        "images",
-        "head 1",
-        "head 2",
-    } < set(titles)
-    large = fig.axes[titles.index("Block 2, head 1\nquery: patch (0, 2)")]
-    assert areas(large) == pytest.approx(
-        [min(x / TOP, 1) for x in maps[1][0].flatten().tolist()], rel=1e-4
-    )
-
-
-def test_the_alt_text_of_one_map_tells_its_largest_weight(image, maps):
-    weights = maps[1][0]
-    row, col = divmod(weights.argmax().item(), weights.shape[1])
-    said = tell_choice(of_block(maps), block=1)
-    patch = f"the patch in row {row + 1}, column {col + 1}"
-    assert f"the largest weight, {weights.max():.2f}, is on {patch}" in said
-
-
-def test_a_reading_shows_drawing_pixels_and_a_bar_for_each_class():
-    ink, pixels, shares = torch.zeros(30, 20), torch.rand(8, 8), torch.tensor([0.1, 0.7, 0.2])
-    left, middle, right = draw_reading(ink, pixels, 4, shares, "abc").axes
-    assert (left.images[0].get_array() == 1).all()  # paper is white
-    torch.testing.assert_close(torch.tensor(middle.images[0].get_array()).reshape(8, 8), 1 - pixels)
-    assert len(middle.lines) == 2  # one cut in each direction
-    assert [bar.get_width() for bar in right.patches] == pytest.approx(shares.tolist())
-    assert [label.get_text() for label in right.get_yticklabels()] == ["a", "b", "c"]
-
-
-def test_photos_have_a_row_each_and_all_maps_one_scale():
-    images, maps = torch.rand(2, 3, 8, 8), torch.tensor([[[1.0, 1], [1, 1]], [[1, 1], [1, 13]]])
-    drawn = draw_photos(images, {"map": maps}, ["one", "two"], top=3).figure.axes
-    assert [ax.get_title() for ax in drawn] == ["the photo", "map", "", ""]
-    assert [ax.texts[0].get_text() for ax in drawn[::2]] == ["one", "two"]
-    # 13 is 3.25 times the mean
-    for ax, above in zip(drawn[1::2], ([[0, 0], [0, 0]], [[0, 0], [0, 2]]), strict=True):
-        assert ax.images[1].get_array().tolist() == above and ax.images[1].get_clim() == (0, 2)
-    assert [len(ax.images) for ax in drawn] == [1, 2, 1, 2]
-
-
-def test_maps_and_their_controls_have_a_scale_each_that_is_written_above_them():
-    photos = {"one": torch.rand(3, 80, 120), "two": torch.rand(3, 80, 120)}
-    maps = {"rollout": [torch.tensor([[0.0, 0], [0, 8]]), torch.ones(2, 2), torch.ones(2, 2)]}
-    maps["control"] = [torch.tensor([[0.0, 1.25], [1.25, 5]]), torch.tensor([[1.0, 1], [2, 0]])]
-    picture = draw_controlled_maps(photos, maps, steps=2)
-    axes = picture.figure.axes
-    assert [ax.get_title() for ax in axes] == [
-        *("one", "rollout\n4 x mean", "control\n3 x mean"),
-        *("two", "1 x mean", "2 x mean"),
-    ]
-    assert [len(ax.images) for ax in axes] == [1, 2, 2, 1, 2, 2]
-    clims = [ax.images[1].get_clim() for ax in axes if len(ax.images) > 1]
-    assert clims == [(0, 8), (0, 5), (0, 1), (0, 2)]
-    assert axes[2].images[1].get_array().tolist() == [[0, 1.25], [1.25, 5]]
-    assert axes[5].images[1].get_array().tolist() == [[0.5, 0.5], [2, 0]]  # in two steps
-    assert "4 and 1 times the mean" in picture.alt and len(picture.alt) <= 300
-
-
-def test_filters_are_numbered_through_their_groups():
-    patterns = torch.randn(5, 3, 4, 4)
-    axes = draw_filters(patterns, {"smooth": 2, "fine": 3}, columns=3).figure.axes
-    assert [ax.get_title() for ax in axes] == ["1", "2", "", "3", "4", "5"]
-    assert [len(ax.images) for ax in axes] == [1, 1, 0, 1, 1, 1]
-    shown = torch.tensor(axes[3].images[0].get_array())  # (P, P, C)
-    wanted = 0.5 + 0.5 * patterns[2] / patterns[2].abs().max()
-    torch.testing.assert_close(shown, wanted.permute(1, 2, 0))
-
-
-def test_positions_have_a_map_each():
-    similar = torch.linspace(-1, 1, 36).reshape(6, 6)
-    ax, bar = draw_positions(similar, (2, 3)).figure.axes
-    canvas = torch.tensor(ax.images[0].get_array().filled(float("nan")))
-    torch.testing.assert_close(canvas[:2, :3].flatten(), similar[0])
-    torch.testing.assert_close(canvas[3:5, 8:11].flatten(), similar[5])
-    assert bar.get_ylabel() == "cosine similarity"

@@ -1,17 +1,14 @@
 """Figures of notebook 11: one square a day, bars as long as their amounts, bits that are right."""
 
 import struct
-import warnings
-from itertools import combinations
 
 import matplotlib.pyplot as plt
-import numpy as np
 import pytest
 import torch
+from figures import fits, overlaps
 from matplotlib.colors import to_hex
 
 from vit_helpers.plots import encoder, scaling, style
-from vit_helpers.plots.overflow import extent, visible_texts
 from vit_helpers.plots.scaling import (
     bits_of,
     draw_budget,
@@ -25,18 +22,6 @@ from vit_helpers.plots.scaling import (
     shorten,
     stack_bars,
 )
-from vit_helpers.plots.scaling_distributed import (
-    draw_drift,
-    draw_holdings,
-    draw_ring,
-    draw_sharded_memory,
-)
-from vit_helpers.plots.scaling_evidence import (
-    draw_batches,
-    draw_growth,
-    draw_ratios,
-    draw_roofline,
-)
 
 PARTS = {"MLP": 3.0, "qkv, output": 2.0, "scores, mixing": 1.0}
 NEED = {"weights": 1.0, "gradients": 1.0, "optimizer": 2.0, "activations": 10.0}
@@ -44,21 +29,6 @@ NEED = {"weights": 1.0, "gradients": 1.0, "optimizer": 2.0, "activations": 10.0}
 
 def texts(fig):
     return [text.get_text() for text in fig.findobj(plt.Text) if text.get_text()]
-
-
-def fits(picture):
-    """Whether a picture is drawn without a warning of text that leaves its canvas or overlaps"""
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", UserWarning)
-        return bool(picture.image.data)
-
-
-def overlaps(picture):
-    """Pairs of texts of a picture that lie on top of each other"""
-    figure = picture.figure
-    figure.draw_without_rendering()
-    boxes = [(text.get_text(), extent(text).padded(-1)) for text in visible_texts(figure)]
-    return [(a, b) for (a, box), (b, other) in combinations(boxes, 2) if box.overlaps(other)]
 
 
 def test_parts_of_the_model_have_the_colors_of_notebook_04():
@@ -190,107 +160,7 @@ def test_what_is_scarce_is_named():
     assert fits(picture)
 
 
-def ring_states():
-    start = [[1, 2], [10, 20]]
-    return [start, [[1, 22], [11, 20]], [[11, 22], [11, 22]]]
-
-
-def test_complete_sums_of_a_ring_are_colored_and_arrows_lead_on():
-    picture = draw_ring(ring_states(), totals=[11, 22])
-    (ax,) = picture.figure.axes
-    colored = [p for p in ax.patches if to_hex(p.get_facecolor()) == to_hex(encoder.ATTENTION)]
-    assert len(colored) == 2 + 4
-    arrows = [p for p in ax.patches if type(p).__name__ == "FancyArrowPatch"]
-    assert len(arrows) == 2 * (2 + 1)  # one from each process, and the last one arrives at the top
-    frames = [p for p in ax.patches if p.get_linewidth() == 2.5]
-    assert len(frames) == 2 + 2  # what has just arrived
-    assert fits(picture)
-
-
-@pytest.mark.parametrize("processes", [3, 4, 5])
-def test_a_ring_of_more_processes_goes_on_in_the_next_line(processes):
-    pieces = 10 ** np.arange(processes)[:, None] * np.arange(1, processes + 1)
-    states = [pieces.copy() for _ in range(2 * processes - 1)]
-    picture = draw_ring(states, totals=pieces.sum(axis=0).tolist())
-    names = [text for text in texts(picture.figure) if text == "process 0"]
-    assert len(names) == {3: 1, 4: 3, 5: 5}[processes]
-    assert not overlaps(picture) and fits(picture)
-
-
 @pytest.mark.parametrize("activations", [0.5, 10, 100, 4000])
 def test_texts_of_memory_never_overlap(activations):
     picture = draw_memory({**NEED, "activations": activations}, batch=1)
     assert not overlaps(picture) and fits(picture)
-
-
-def test_drift_is_drawn_for_both():
-    picture = draw_drift({"not averaged": [0.1, 0.5], "averaged": [0.0, 0.0]})
-    (ax,) = picture.figure.axes
-    assert [list(line.get_ydata()) for line in ax.lines] == [[0.1, 0.5], [0, 0]]
-    assert "not averaged: 0.5" in picture.alt and fits(picture)
-
-
-def test_holdings_have_a_key():
-    whole, quarter = np.ones((4, 12), bool), np.tile(np.eye(4, dtype=bool), 3)
-    picture = draw_holdings({"all": whole, "a part": quarter}, blocks=3)
-    axes = picture.figure.axes
-    assert [ax.get_title(loc="left") for ax in axes] == ["all", "a part"]
-    held = [sum(patch.get_facecolor()[:3] != (1, 1, 1) for patch in ax.patches) for ax in axes]
-    assert held == [48, 12]
-    key = [text.get_text() for text in picture.figure.legends[0].get_texts()]
-    assert key == ["weights held", "not held"] and fits(picture)
-
-
-@pytest.mark.parametrize("draw", [draw_sharded_memory, draw_batches])
-def test_sums_are_at_the_ends_of_the_bars(draw):
-    picture = draw({"one": NEED, "two": {**NEED, "activations": 1.0}})
-    said = [text for text in texts(picture.figure) if text.endswith("in all")]
-    assert [float(text.split()[0]) for text in said] == [14, 5]
-    assert fits(picture)
-
-
-def test_lines_of_growth_have_their_slopes():
-    picture = draw_growth({"tokens": {1: (1, 10), 10: (100, 100), 100: (10000, 1000)}}, mark=10)
-    (ax,) = picture.figure.axes
-    assert [list(line.get_ydata()) for line in ax.lines[:2]] == [[1, 100, 10000], [10, 100, 1000]]
-    assert {"slope 2", "slope 1", "equal at\n10"} <= set(texts(picture.figure))
-    assert list(ax.lines[2].get_xdata()) == [10, 10] and fits(picture)
-
-
-def test_ratios_stand_on_the_side_where_they_belong():
-    rows = {"fast": (2, 1.5, 2.5), "same": (1, 0.9, 1.1), "slow": (0.1, 0.09, 0.2)}
-    picture = draw_ratios(rows, "t")
-    (ax,) = picture.figure.axes
-    ranges, marks = ax.lines[:-1:2], ax.lines[1:-1:2]
-    assert [list(line.get_xdata()) for line in ranges] == [[1.5, 2.5], [0.9, 1.1], [0.09, 0.2]]
-    assert [(line.get_xdata()[0], line.get_marker()) for line in marks] == [
-        (2, "o"),
-        (1, "D"),
-        (0.1, "s"),
-    ]
-    assert [label.get_text() for label in ax.get_yticklabels()] == ["fast", "same", "slow"]
-    low, high = ax.get_xlim()
-    assert low < 0.09 * 0.8 and high > 2.5 * 1.2  # with room for the numbers
-    assert fits(picture)
-
-
-@pytest.mark.parametrize("high", [1.1, 1.5, 3, 10, 200])
-def test_ratios_have_ticks_that_do_not_touch(high):
-    picture = draw_ratios({"a": (high, high, high), "b": (0.8, 0.7, 0.9)}, "t")
-    assert len(picture.figure.axes[0].get_xticks()) >= 3 and fits(picture)
-
-
-def test_the_roof_is_the_lower_of_two_limits():
-    points = {"sum": (0.1, 1e9), "product": (50, 9e10)}
-    picture = draw_roofline(points, bandwidth=1e10, peak=1e11)
-    (ax,) = picture.figure.axes
-    slope, level = (line.get_xydata() for line in ax.lines[:2])
-    assert slope[1] == pytest.approx([10, 100]) and (level[:, 1] == 100).all()
-    assert slope[0, 1] == pytest.approx(10 * slope[0, 0])
-    assert {
-        "memory: 10 GB per second",
-        "arithmetic: 100 GFLOPs per second",
-        "sum",
-        "product",
-    } <= set(texts(picture.figure))
-    assert fits(picture)

@@ -13,9 +13,7 @@ from matplotlib.patches import FancyArrowPatch
 from vit_helpers.patches import patchify
 from vit_helpers.plots import start_here as pictures
 from vit_helpers.plots import style
-from vit_helpers.plots.images import draw_image_grid, mark_wrong
 from vit_helpers.plots.start_here import Pass, draw_heads, draw_model
-from vit_helpers.plots.training import draw_curves, draw_loss, smoothed_loss
 from vit_helpers.training.measurements import Epoch, Score
 
 NAMES = tuple("0123456789")
@@ -145,42 +143,6 @@ def test_heads_are_compared_on_one_scale():
         "head 1, largest 1.00",
     ]
     assert {"untrained", "trained"} <= set(texts(fig))
-
-
-def test_a_sheet_of_images_can_be_numbered_and_mistakes_marked():
-    fig = draw_image_grid(torch.rand(16, 1, 8, 8), numbered=True)
-    assert [ax.get_title() for ax in fig.axes[:8]] == [f"column {i}" for i in range(8)]
-    assert [fig.axes[i].texts[0].get_text() for i in (0, 8)] == ["row 0", "row 1"]
-    fig = draw_image_grid(torch.rand(3, 1, 8, 8), ["1 → 1", "9 → 5\n0.12", "2 → 2"])
-    mark_wrong(fig, [False, True, False])
-    assert [ax.get_title() for ax in fig.axes[:3]] == ["1 → 1", "× 9 → 5\n0.12", "2 → 2"]
-    assert [len(ax.patches) for ax in fig.axes[:3]] == [0, 1, 0]
-
-
-@pytest.mark.parametrize("K", [2, 10, 1000])
-def test_the_loss_of_a_uniform_prediction_and_the_lowest_are_marked(K):
-    (ax,) = draw_loss(K, 0.1).figure.axes
-    dots = [line for line in ax.lines if line.get_marker() == "o"]
-    (x, y), (at, floor) = ((line.get_xdata()[0], line.get_ydata()[0]) for line in dots)
-    assert (x, y) == (pytest.approx(1 / K), pytest.approx(float(torch.tensor(K).log())))
-    chances, target = torch.full((K,), (1 - at) / (K - 1)), torch.tensor(0)
-    chances[0] = at
-    wanted = torch.nn.functional.cross_entropy(chances.log(), target, label_smoothing=0.1)
-    assert floor == pytest.approx(wanted.item(), rel=1e-4)
-    assert all(
-        floor <= smoothed_loss(torch.tensor(other), K, 0.1)
-        for other in (0.1, 0.5, at - 0.01, (1 + at) / 2)
-    )
-
-
-def test_the_lowest_loss_possible_is_a_dotted_line():
-    history = [
-        {"epoch": i, "loss": 2 / i, "val_loss": 2 / i, "accuracy": 0.5, "val_accuracy": 0.5}
-        for i in (1, 2, 3)
-    ]
-    (line,) = (one for one in draw_curves(history, 0.5).axes[0].lines if one.get_linestyle() == ":")
-    assert set(line.get_ydata()) == {0.5} and line.get_label() == "lower bound: 0.50"
-    assert not [one for one in draw_curves(history).axes[0].lines if one.get_linestyle() == ":"]
 
 
 def test_the_picture_of_a_pass_says_whether_all_classes_are_equal():

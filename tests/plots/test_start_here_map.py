@@ -26,12 +26,6 @@ ROLES = {  # where a role's color may be used
 }
 
 
-@pytest.fixture(autouse=True)
-def closed():
-    yield
-    plt.close("all")
-
-
 @cache
 def drawn(here=None):
     """A figure that no test changes"""

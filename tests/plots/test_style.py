@@ -2,24 +2,14 @@ import io
 
 import IPython.display
 import matplotlib.pyplot as plt
-import pandas as pd
 import pytest
 import torch
-from matplotlib.colors import to_hex
 
 from vit_helpers.plots import style
-from vit_helpers.plots.embeddings_positions import draw_halo, draw_similarity
 from vit_helpers.plots.images import (
-    color_bar,
-    draw_bars,
-    draw_grid,
-    draw_image,
     draw_image_grid,
-    draw_over,
-    draw_squares,
 )
-from vit_helpers.plots.training import draw_curve, draw_curves
-from vit_helpers.plots.vit import draw_shares
+from vit_helpers.plots.training import draw_curves
 
 HISTORY = [
     {
@@ -31,74 +21,6 @@ HISTORY = [
     }
     for e in (1, 2, 3)
 ]
-
-
-def texts(fig):
-    return [t.get_text() for t in fig.findobj(plt.Text) if t.get_text()]
-
-
-def test_an_image_is_drawn_where_told():
-    _, ax = plt.subplots()
-    picture = torch.rand(3, 4, 6)
-    assert draw_image(picture, ax, "a title") is ax
-    assert ax.images[0].get_array().shape == (4, 6, 3)
-    assert ax.get_title(loc="left") == "a title"
-
-
-def test_a_sheet_holds_every_image_and_its_title():
-    fig = draw_image_grid(torch.rand(5, 1, 8, 8), ["a", "b", "c", "d", "e"], columns=3)
-    assert sum(len(ax.images) for ax in fig.axes) == 5
-    assert [ax.get_title() for ax in fig.axes] == ["a", "b", "c", "d", "e", ""]
-
-
-def test_grid_lines_stand_between_patches():
-    ax = draw_grid(draw_image(torch.rand(1, 8, 12)), (8, 12), 4)
-    assert sorted(line.get_ydata()[0] for line in ax.lines[:1]) == [3.5]
-    assert sorted(line.get_xdata()[0] for line in ax.lines[1:]) == [3.5, 7.5]
-
-
-def test_attention_lies_over_its_patches_on_a_stated_scale():
-    weights = torch.tensor([[0.1, 0.2, 0.3], [0.4, 0.0, 0.0]])
-    ax, drawn = draw_over(torch.rand(1, 8, 12), weights, top=0.5)
-    heat = drawn.get_array()
-    # over the whole image
-    assert heat.shape == (2, 3) and drawn.get_extent() == [-0.5, 11.5, 7.5, -0.5]
-    assert heat[0, 1] == pytest.approx(0.2) and heat[1, 0] == pytest.approx(0.4)
-    assert drawn.get_clim() == (0, 0.5)
-    # half as dark at a quarter
-    assert drawn.to_rgba(heat)[1, 2, 3] == 0 and drawn.norm(0.125) == pytest.approx(0.5)
-    assert color_bar(drawn, ax, "weight").ax.get_ylabel() == "weight"
-
-
-def test_the_area_of_a_square_is_the_weight():
-    ax = draw_squares(
-        torch.rand(1, 8, 12), torch.tensor([0.5, 0.125, 0.0, 0.9, 0.1, 0.2]), (2, 3), top=0.5
-    )
-    areas = [square.get_width() * square.get_height() for square in ax.patches]
-    # patches of 4 x 4 pixels; none is larger than its patch
-    assert areas == pytest.approx([16, 4, 0, 16, 3.2, 6.4])
-    # in the middle of patch 1
-    assert ax.patches[1].get_bbox().bounds == pytest.approx((4.5, 0.5, 2, 2))
-
-
-def test_bars_stress_the_chosen_one():
-    ax = draw_bars([0.2, 0.7, 0.1], ["a", "b", "c"], chosen=1)
-    assert [bar.get_width() for bar in ax.patches] == pytest.approx([0.2, 0.7, 0.1])
-    assert [to_hex(bar.get_facecolor()).upper() == style.SERIES[0] for bar in ax.patches] == [
-        False,
-        True,
-        False,
-    ]
-    assert [text.get_text() for text in ax.texts] == ["0.70"]
-
-
-def test_curves_show_the_history_with_names_and_units():
-    ax = draw_curve(HISTORY, "loss")
-    assert list(ax.lines[1].get_ydata()) == [2.2, 1.1, pytest.approx(2.2 / 3)]
-    assert (ax.get_xlabel(), ax.get_ylabel()) == ("epoch", "loss (nats)")
-    assert [line.get_label() for line in ax.lines] == ["training", "validation"]
-    assert len(draw_curves(HISTORY).axes) == 2
-    assert draw_curve(HISTORY[:1], "loss").lines[0].get_marker() == "o"  # one point is seen too
 
 
 def test_importing_and_drawing_leave_the_settings_alone():
@@ -151,41 +73,3 @@ def test_a_large_figure_is_shown_as_jpeg(monkeypatch):
     assert shown[1][0].startswith(b"\xff\xd8\xff") and shown[1][1] == {
         "image/jpeg": {"alt": "Noise.", "width": 500}
     }
-
-
-def test_similarity_is_drawn_in_its_places():
-    similar = torch.arange(36.0).reshape(6, 6) / 36
-    _, drawn = draw_similarity(similar, (2, 3))
-    canvas = drawn.get_array()
-    assert canvas.shape == (5, 11)
-    assert (canvas[3:5, 4:7].data.flatten() == similar[4].numpy()).all()  # place 4: row 1, column 1
-    assert canvas.mask[2].all() and canvas.mask[:, 3].all()
-    with pytest.raises(RuntimeError):
-        draw_similarity(similar, (3, 3))
-
-
-def test_each_way_to_train_has_its_column():
-    halo = pd.DataFrame(
-        {
-            "augmentation": ["shift", "none", "none"],
-            "beside": [0.5, 0.2, 0.1],
-            "far": [-0.1, 0.0, 0.0],
-        }
-    )
-    drawn = draw_halo(halo, {"shift": "with shifts", "none": "without"})
-    beside, far, _ = (ax := drawn.figure.axes[0]).lines
-    assert [tick.get_text() for tick in ax.get_xticklabels()] == ["with shifts", "without"]
-    assert (
-        [round(x) for x in beside.get_xdata()] == [round(x) for x in far.get_xdata()] == [0, 1, 1]
-    )
-    assert list(beside.get_ydata()) == [0.5, 0.2, 0.1] and list(far.get_ydata()) == [-0.1, 0.0, 0.0]
-    assert "with shifts 0.5 and -0.1; without 0.15 and 0.0" in drawn.alt
-
-
-def test_shares_fill_the_bar():
-    (ax,) = draw_shares(
-        {"B": {"a": 0.25, "b": 0.75}, "H": {"a": 0.01, "b": 0.99}},
-        {"a": style.QUERY, "b": style.KEY},
-    ).figure.axes
-    assert [round(p.get_x() + p.get_width(), 6) for p in ax.patches] == [0.25, 0.01, 1, 1]
-    assert {"25%", "75%", "99%"} <= set(texts(ax.figure)) and "1%" not in texts(ax.figure)

@@ -2,28 +2,23 @@
 
 import math
 import sys
-import warnings
 from types import SimpleNamespace
 
 import matplotlib.pyplot as plt
-import pandas as pd
 import pytest
 import torch
 
-from vit_helpers.plots import training, training_evidence, training_loop
-from vit_helpers.plots.training import LiveCurves, draw_calibration, draw_confusion, draw_runs
-from vit_helpers.plots.training_loop import draw_loop, draw_paths
-
-
-def texts(picture):
-    return [text.get_text() for text in picture.figure.findobj(plt.Text) if text.get_text()]
-
-
-def fits(picture):
-    """Whether a picture is drawn without a warning of text that leaves its canvas or overlaps"""
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", UserWarning)
-        return bool(picture.image.data)
+from vit_helpers.plots import training
+from vit_helpers.plots.training import (
+    LiveCurves,
+    draw_calibration,
+    draw_confusion,
+    draw_curve,
+    draw_curves,
+    draw_loss,
+    draw_runs,
+    smoothed_loss,
+)
 
 
 def history(epochs, accuracy=0.5):
@@ -113,151 +108,7 @@ def test_calibration_averages_groups_from_least_to_most_confident():
     assert heights == pytest.approx([2 * (0.25 / 2) ** 0.5, 0])
 
 
-def test_the_loop_shows_the_batch_and_every_line():
-    labels = [3, 1, 4, 1]
-    fig = draw_loop(torch.rand(4, 1, 8, 8), labels).figure
-    texts = [text.get_text() for text in fig.findobj(plt.Text)]
-    assert "labels 3, 1, 4, 1" in texts and sum(len(ax.images) for ax in fig.axes) == 4
-    for number in range(1, 8):
-        assert texts.count(str(number)) >= 2  # at its line of code, and in the circle
-    code = [line for number, line, _ in training_loop.CODE if number]
-    assert [texts.index(line) for line in code] == sorted(texts.index(line) for line in code)
-    curve = next(line for line in fig.findobj(plt.Line2D) if len(line.get_ydata()) == 80)
-    assert list(curve.get_ydata())[:8] == [step / 8 for step in range(1, 9)]
-    assert curve.get_ydata()[-1] < 0.01
-    plt.close("all")
-
-
-def test_a_case_has_a_line_for_each_value_that_it_takes():
-    picture = training_loop.draw_case([0.5, 0.25, 0.25, 0.5])
-    (ax,) = picture.figure.axes
-    assert [line.get_ydata()[0] for line in ax.lines[:-1]] == [0.25, 0.5]
-    assert list(ax.lines[-1].get_ydata()) == [0.5, 0.25, 0.25, 0.5]
-    assert ax.get_title(loc="left") == "4 epochs, and only 2 values"
-    assert {"0.2500", "0.5000"} <= {*texts(picture)} and fits(picture)
-
-
-def test_paths_are_drawn_as_they_are():
-    path = torch.tensor([[-1.0, 1.0], [-0.5, 0.2], [0.0, 0.0]])
-    picture = draw_paths({"SGD": path, "Adam": path / 2}, (1, 25))
-    first, second = picture.figure.axes
-    assert torch.tensor(list(zip(*first.lines[0].get_data(), strict=True))).allclose(path)
-    assert torch.tensor(list(zip(*second.lines[0].get_data(), strict=True))).allclose(path / 2)
-    assert [ax.get_title(loc="left") for ax in (first, second)] == ["SGD", "Adam"]
-    assert first.get_aspect() == 1  # equal steps in both weights are drawn at 45 degrees
-    assert fits(picture)
-
-
-def test_a_path_that_diverges_does_not_shrink_the_others():
-    path = torch.tensor([[-1.2, 1.0], [0.0, -40.0]])
-    picture = draw_paths({"SGD": path, "Adam": path / 40}, (1, 25))
-    for ax in picture.figure.axes:
-        assert ax.get_ylim() == pytest.approx((-0.95, 1.15))
-
-
-def test_a_decayed_weight_is_drawn_with_the_optimizers_at_the_lines():
-    decayed = {"AdamW": [1 - step / 4000 for step in range(1000)], "Adam": [0.5] * 1000}
-    picture = training_loop.draw_decay(decayed, "a title")
-    assert {"AdamW", "Adam", "a title"} <= {*texts(picture)}
-    _, *lines = picture.figure.axes[0].lines
-    assert [list(line.get_ydata()) for line in lines] == list(decayed.values())
-    assert picture.alt.endswith("0.75 with AdamW, 0.50 with Adam.") and fits(picture)
-
-
-def test_schedules_have_their_names_at_their_lines():
-    factors = {"cosine": [0.5, 1, 0.5, 0.1], "linear": [0.5, 1, 0.6, 0.3], "constant": [1.0] * 4}
-    picture = training_loop.draw_schedules(factors)
-    lines = picture.figure.axes[0].lines
-    assert [list(line.get_ydata()) for line in lines] == list(factors.values())
-    assert {*factors} <= {*texts(picture)}
-
-
-def test_a_repair_shows_each_seed_and_each_constant_prediction():
-    runs = {"Adam": torch.full((3, 20), 0.4), "AdamW": torch.linspace(0.3, 0.9, 60).view(3, 20)}
-    picture = training_loop.draw_repair(runs, {"always 3": 0.33, "always 8": 0.41})
-    for ax, accuracies in zip(picture.figure.axes, runs.values(), strict=True):
-        levels, seeds = ax.lines[:2], ax.lines[2:]
-        assert [line.get_ydata()[0] for line in levels] == [0.33, 0.41]
-        assert torch.tensor([list(line.get_ydata()) for line in seeds]).allclose(accuracies)
-    assert "Adam: 0.40, 0.40, 0.40" in picture.alt and fits(picture)
-
-
-def test_a_repair_leaves_out_no_seed():
-    picture = training_loop.draw_repair({"Adam": torch.full((5, 20), 0.4)}, {"always 3": 0.33})
-    assert len(picture.figure.axes[0].lines) == 1 + 5
-
-
 # On the further page
-
-
-def test_spectra_have_a_logarithmic_scale_and_names_at_their_lines():
-    spectra = {"gradient": torch.tensor([1.0, 0.1]), "step": torch.tensor([1.0, 0.9])}
-    picture = training_evidence.draw_spectra(spectra)
-    (ax,) = picture.figure.axes
-    assert ax.get_yscale() == "log" and list(ax.lines[0].get_xdata()) == [1, 2]
-    assert {*spectra} <= {*texts(picture)} and fits(picture)
-
-
-def test_the_most_frequent_mistake_is_in_the_title():
-    counts = torch.tensor([[8, 1, 0], [3, 7, 0], [0, 2, 9]])
-    picture = training_evidence.draw_mistakes(counts, ["a", "b", "c"])
-    assert "Most frequent mistake: b classified as a" in texts(picture)
-    assert "3 of the 6 mistakes" in picture.alt and fits(picture)
-
-
-def test_hard_digits_are_shown_smooth_and_as_pixels():
-    picture = training_evidence.draw_hardest(torch.rand(2, 1, 8, 8), [3, 4], [5, 6])
-    top, bottom = picture.figure.axes[:2], picture.figure.axes[2:]
-    assert [ax.images[0].get_interpolation() for ax in top] == ["bicubic"] * 2
-    assert "bicubic" not in {ax.images[0].get_interpolation() for ax in bottom}
-    assert {"label 3", "label 4", "says 5", "says 6"} <= {*texts(picture)} and fits(picture)
-
-
-def test_each_calibrated_model_has_a_panel_with_its_mean_gap():
-    models = {name: (torch.full((40,), 0.9), torch.ones(40)) for name in ("one", "other")}
-    picture = training_evidence.draw_calibrations(models, groups=4)
-    assert [ax.get_title(loc="left") for ax in picture.figure.axes] == ["one", "other"]
-    assert "one: accuracy less confidence +0.10 on average" in picture.alt and fits(picture)
-
-
-def test_accuracies_by_size_are_means_and_seeds():
-    series = {"CNN": {500: [0.7, 0.9], 5000: [0.9]}, "ViT": {500: [0.6], 5000: [0.7]}}
-    picture = training_evidence.draw_by_size(series)
-    (ax,) = picture.figure.axes
-    assert list(ax.lines[0].get_ydata()) == pytest.approx([0.8, 0.9])
-    assert ax.get_xscale() == "log" and {"CNN", "ViT", "500", "5k"} <= {*texts(picture)}
-    assert fits(picture)
-
-
-def test_intervals_that_do_not_cover_other_seeds_are_dotted():
-    leads = {"one": {500: (2, 1, 3), 5000: (3, 2, 4)}, "other": {500: (1, 0.5, 1.5)}}
-    picture = training_evidence.draw_cnn_lead(leads, images_only=[5000])
-    bars = [line for line in picture.figure.axes[0].lines[1:] if len(line.get_ydata()) == 2]
-    assert [list(bar.get_ydata()) for bar in bars] == [[1, 3], [2, 4], [0.5, 1.5]]
-    assert [bar.get_linestyle() for bar in bars] == ["-", ":", "-"]
-    first, other = picture.figure.axes[0].lines[2], picture.figure.axes[0].lines[6]
-    assert first.get_markerfacecolor() != "white" == other.get_markerfacecolor()
-
-
-def test_fixes_are_drawn_from_the_best():
-    fixes = pd.DataFrame(
-        {"difference": [0.1, 0.5], "low": [0.0, 0.4], "high": [0.2, 0.6]}, index=["a", "b"]
-    )
-    picture = training_evidence.draw_fixes(fixes, "a title")
-    (ax,) = picture.figure.axes
-    assert [label.get_text() for label in ax.get_yticklabels()] == ["b", "a"]
-    assert list(ax.lines[1].get_xdata()) == pytest.approx([40, 60])
-    assert {"+50.0", "+10.0", "a title"} <= {*texts(picture)} and fits(picture)
-
-
-def test_lines_of_an_interaction_have_the_means_and_intervals_of_each_level():
-    points = {"AdamW": [(0.8, 0.7, 0.9), (0.9, 0.8, 1.0)], "L2": [(0.1, 0.0, 0.2), (0.6, 0.5, 0.7)]}
-    picture = training_evidence.draw_interaction({"digits": points}, ["all", "matrices"], [0.95])
-    (ax,) = picture.figure.axes
-    dotted, line, *_ = ax.lines
-    assert set(dotted.get_ydata()) == {0.95} and list(line.get_ydata()) == [0.8, 0.9]
-    assert {"AdamW", "L2", "no decay", "digits"} <= {*texts(picture)} and fits(picture)
-    assert "digits: AdamW 0.80 to 0.90, L2 0.10 to 0.60" in picture.alt
 
 
 def test_live_curves_print_a_line_where_nothing_can_be_shown(capsys):
@@ -293,3 +144,50 @@ def test_live_curves_change_one_picture_in_place(monkeypatch):
     assert len(shown) == 1 and len(changed) == 2
     assert "after 4 of 4 epochs" in changed[-1][1]["image/png"]["alt"]
     assert not plt.get_fignums()
+
+
+HISTORY = [
+    {
+        "epoch": e,
+        "loss": 2 / e,
+        "val_loss": 2.2 / e,
+        "accuracy": 1 - 1 / e,
+        "val_accuracy": 1 - 1.1 / e,
+    }
+    for e in (1, 2, 3)
+]
+
+
+def test_curves_show_the_history_with_names_and_units():
+    ax = draw_curve(HISTORY, "loss")
+    assert list(ax.lines[1].get_ydata()) == [2.2, 1.1, pytest.approx(2.2 / 3)]
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("epoch", "loss (nats)")
+    assert [line.get_label() for line in ax.lines] == ["training", "validation"]
+    assert len(draw_curves(HISTORY).axes) == 2
+    assert draw_curve(HISTORY[:1], "loss").lines[0].get_marker() == "o"  # one point is seen too
+
+
+@pytest.mark.parametrize("K", [2, 10, 1000])
+def test_the_loss_of_a_uniform_prediction_and_the_lowest_are_marked(K):
+    (ax,) = draw_loss(K, 0.1).figure.axes
+    dots = [line for line in ax.lines if line.get_marker() == "o"]
+    (x, y), (at, floor) = ((line.get_xdata()[0], line.get_ydata()[0]) for line in dots)
+    assert (x, y) == (pytest.approx(1 / K), pytest.approx(float(torch.tensor(K).log())))
+    chances, target = torch.full((K,), (1 - at) / (K - 1)), torch.tensor(0)
+    chances[0] = at
+    wanted = torch.nn.functional.cross_entropy(chances.log(), target, label_smoothing=0.1)
+    assert floor == pytest.approx(wanted.item(), rel=1e-4)
+    assert all(
+        floor <= smoothed_loss(torch.tensor(other), K, 0.1)
+        for other in (0.1, 0.5, at - 0.01, (1 + at) / 2)
+    )
+
+
+def test_the_lowest_loss_possible_is_a_dotted_line():
+    history = [
+        {"epoch": i, "loss": 2 / i, "val_loss": 2 / i, "accuracy": 0.5, "val_accuracy": 0.5}
+        for i in (1, 2, 3)
+    ]
+    (line,) = (one for one in draw_curves(history, 0.5).axes[0].lines if one.get_linestyle() == ":")
+    assert set(line.get_ydata()) == {0.5} and line.get_label() == "lower bound: 0.50"
+    assert not [one for one in draw_curves(history).axes[0].lines if one.get_linestyle() == ":"]

@@ -3,6 +3,7 @@
 import re
 from itertools import combinations
 
+import matplotlib.pyplot as plt
 import pytest
 import torch
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -198,3 +199,13 @@ def test_lines_of_lengths_start_at_0_and_carry_their_last_number():
     assert ax.get_ylim()[0] == 0
     assert [text.get_text() for text in ax.texts] == ["30, stream", "12, after a norm"]
     assert ax.get_title(loc="left") == "After 1 untrained blocks, tokens are 3.0 times as long"
+
+
+def test_shares_fill_the_bar():
+    (ax,) = draw_shares(
+        {"B": {"a": 0.25, "b": 0.75}, "H": {"a": 0.01, "b": 0.99}},
+        {"a": style.QUERY, "b": style.KEY},
+    ).figure.axes
+    written = {t.get_text() for t in ax.figure.findobj(plt.Text)}
+    assert [round(p.get_x() + p.get_width(), 6) for p in ax.patches] == [0.25, 0.01, 1, 1]
+    assert {"25%", "75%", "99%"} <= written and "1%" not in written
