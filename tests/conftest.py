@@ -26,7 +26,7 @@ LONGEST = (  # collected first, so that none of them is left to one of two worke
     "notebooks/11_scaling.ipynb",
     "notebooks/09_pretrained.ipynb",
     "notebooks/10_hyperparameters.ipynb",
-    "tests/cli/test_commands.py",
+    "tests/cli/test_train.py",
     "notebooks/08_inspection.ipynb",
     "notebooks/04_encoder.ipynb",
     "notebooks/05_vit.ipynb",
@@ -112,7 +112,7 @@ def no_cached_images(monkeypatch):
 
 @pytest.fixture(scope="module")
 def no_figures():
-    """Trainings draw nothing, which takes longer than a few steps; cli/test_commands.py does."""
+    """Trainings draw nothing, which takes longer than a few steps; cli/test_train.py does."""
     with mock.patch("vit_helpers.cli.train.draw_results"):
         yield
 

@@ -6,7 +6,6 @@ from einops import rearrange
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vit_helpers._validate import to_2tuple
 from vit_helpers.patches import grid_size, patchify, unpatchify
 
 side = st.integers(1, 5)
@@ -52,12 +51,6 @@ def test_gradient_of_every_pixel_is_1():
 def test_bad_input_is_named(call, words):
     with pytest.raises(ValueError, match=words):
         call()
-
-
-@pytest.mark.parametrize("size", [3.5, "32", (1, 2, 3), (8.0, 8), None, True])
-def test_a_size_is_a_whole_number_or_a_pair(size):
-    with pytest.raises(TypeError, match="whole number"):
-        to_2tuple(size)
 
 
 def test_patches_are_square():

@@ -1,11 +1,7 @@
-"""A table of changes: what runs, what is kept, what is said of settings that nobody knows."""
+"""Tables of changes: every change with every seed, kept, continued, and never mixed."""
 
-import csv
 import json
 import math
-import pickle
-import subprocess
-import sys
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import date
@@ -13,16 +9,13 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import psutil
 import pytest
 import torch
 from PIL import Image
 
 from vit_helpers._files import hold
 from vit_helpers.ablation import Table, read_runs, run_table, summarize, unpack
-from vit_helpers.ablation.rows import COLUMNS, pack
 from vit_helpers.ablation.runs import DIGEST, data_digest, load_settings
-from vit_helpers.cli import main
 from vit_helpers.data.registry import SOURCES
 from vit_helpers.results import RESULTS, read_results
 from vit_helpers.training.presets import RunSettings
@@ -32,17 +25,6 @@ SMALL = Table(
     baseline={"epochs": 1, "images": 128, "embed_dim": 16, "depth": 1, "num_heads": 2},
     changes={"patch 4": {"patch_size": 4}, "norm last": {"norm": "last"}},
 )
-TOML = """
-data = "digits"
-model = "mini/2"
-seeds = 1
-[baseline]
-epochs = 1
-images = 64
-depth = 1
-[changes]
-"no positions" = {positions = "none"}
-"""
 
 
 def test_every_change_runs_with_every_seed_alone():
@@ -110,39 +92,6 @@ def test_a_table_goes_on_where_it_stopped_to_the_same_end(tmp_path):
     )
 
 
-def test_a_crash_while_a_row_is_written_leaves_the_rows_before_it(tmp_path, monkeypatch):
-    path, small = (
-        tmp_path / "rows.csv",
-        replace(SMALL, seeds=1, changes={"norm last": {"norm": "last"}}),
-    )
-    whole = run_table(small, path, lambda line: None)
-    write_all = pd.DataFrame.to_csv
-
-    def crash(rows, file, index):
-        write_all(rows, file, index=index)
-        file.write_bytes(file.read_bytes()[:-20])
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(pd.DataFrame, "to_csv", crash)
-    with pytest.raises(KeyboardInterrupt):
-        run_table(
-            replace(small, changes=small.changes | {"patch 4": {"patch_size": 4}}),
-            path,
-            lambda line: None,
-        )
-    assert [file.name for file in tmp_path.iterdir()] == ["rows.csv"]
-    pd.testing.assert_frame_equal(read_runs(path), whole, check_exact=True)
-
-
-def test_a_damaged_row_is_named(tmp_path):
-    path = tmp_path / "rows.csv"
-    run_table(Table(seeds=2, baseline=SMALL.baseline), path, lambda line: None)
-    lines = path.read_text().splitlines()
-    path.write_text("\n".join([lines[0], "baseline,0,0.5", lines[2]]) + "\n")
-    with pytest.raises(ValueError, match=r"row 1 is damaged: baseline,0,0\.5"):
-        read_runs(path)
-
-
 @pytest.mark.parametrize("path", sorted(RESULTS.glob("*.toml")), ids=lambda path: path.stem)
 def test_the_stored_tables_are_complete_and_train_nothing(path, monkeypatch):
     monkeypatch.setattr("vit_helpers.ablation.runs.train_run", None)
@@ -151,23 +100,6 @@ def test_the_stored_tables_are_complete_and_train_nothing(path, monkeypatch):
     assert len(runs) == (1 + len(table.changes)) * table.seeds
     stored = read_results(path.stem)
     assert runs.accuracy.sort_values().to_list() == stored.accuracy.sort_values().to_list()
-
-
-@pytest.mark.parametrize(
-    "name", ["growth", "halo", "hyperparameters", "localization", "parity", "speed", "transfer"]
-)
-def test_stored_results_are_read_by_name(name):
-    results = read_results(name)
-    assert len(results) > 10 and not results.isna().all().any()
-    assert pickle.loads(pickle.dumps(results)).equals(results)
-
-
-def test_results_that_are_not_there_are_named():
-    with pytest.raises(
-        ValueError,
-        match=r"unknown results 'grades', known: .*growth, .*hyperparameters, .*localization",
-    ):
-        read_results("grades")
 
 
 def test_a_row_says_all_settings_and_not_those_alone_that_differ_from_defaults(tmp_path):
@@ -238,56 +170,6 @@ def test_tables_that_make_no_sense(words, says):
         Table(**words)
 
 
-def test_equal_differences_of_two_seeds_have_no_error(tmp_path, capsys, monkeypatch):
-    rights = {"baseline": [[1, 0, 1, 1], [1, 1, 0, 1]], "up": [[1, 1, 1, 1], [1, 1, 1, 1]]}
-    rights["same"] = rights["baseline"]
-    row = {"parameters": 1, "multiply_adds": 1, "seconds": 1.0}
-    rows = [
-        {"change": name, "seed": seed, "accuracy": sum(own) / 4, "right": pack(own), **row}
-        for name, both in rights.items()
-        for seed, own in enumerate(both)
-    ]
-    monkeypatch.setattr("vit_helpers.cli.ablate.run_table", lambda *words: pd.DataFrame(rows))
-    (tmp_path / "t.toml").write_text(TOML)
-    assert main(["ablate", str(tmp_path / "t.toml")]) == 0
-    lines = {line.split()[0]: line.split() for line in capsys.readouterr().out.splitlines() if line}
-    error = lines["runs"].index("error") + 1
-    assert lines["up"][error - 1] == "+0.2500" and lines["up"][error] == "NaN"
-    assert lines["same"][error] == "0.0000"  # no image is answered otherwise
-
-
-def test_the_command_runs_a_declared_table(tmp_path, capsys):
-    def ablate(path):
-        return main(["ablate", str(path)]), *capsys.readouterr()
-
-    declared = tmp_path / "small.toml"
-    declared.write_text(TOML)
-    status, out, err = ablate(declared)
-    assert status == 0, err
-    assert "2 of 2: no positions, seed 0" in out and "+0.0000" in out
-    with (tmp_path / "small.csv").open() as file:
-        assert tuple(next(csv.reader(file))) == tuple(COLUMNS)
-    declared.write_text(TOML.replace("positions =", "place ="))
-    status, _, err = ablate(declared)
-    assert status == 1 and "small.toml: no positions: unknown setting place" in err
-    declared.write_text("data = ")
-    assert "is not valid TOML" in ablate(declared)[2]
-    assert "error: " in ablate(tmp_path / "none.toml")[2]
-
-
-def test_no_worker_outlives_a_command_that_is_killed(tmp_path):
-    path = tmp_path / "table.toml"
-    path.write_text(TOML.replace("seeds = 1", "seeds = 50").replace("epochs = 1", "epochs = 5"))
-    words = [sys.executable, "-m", "vit_helpers", "ablate", path, "--workers", "2"]
-    with subprocess.Popen(
-        words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-    ) as command:
-        assert "accuracy" in command.stdout.readline()  # so the workers train
-        started = psutil.Process(command.pid).children(recursive=True)
-        command.kill()
-    assert len(started) >= 2 and not psutil.wait_procs(started, timeout=20)[1]
-
-
 def test_rows_know_their_images_their_machine_and_their_day(tmp_path):
     one = Table(seeds=1, baseline=SMALL.baseline)
     (row,) = run_table(one, tmp_path / "rows.csv", lambda line: None, machine="A 1").to_dict(
@@ -346,32 +228,6 @@ ROW = dict.fromkeys(("accuracy", "loss", "train_accuracy", "majority_share"), 0.
     },
     **{"machine": "1 thread", "date": "2026-01-01"},
 }
-
-
-@pytest.mark.parametrize(
-    ("text", "out", "says"),
-    [
-        ("changes = 3", None, "changes must be a table"),
-        ("[changes]\nx = {lr = true}", None, "x: lr must be above 0 and finite, got True"),
-        ("data = 5", None, "unknown data '5'"),
-        ("model = 5", None, "baseline: unknown model '5'"),
-        ("seeds = 1.5", None, "seeds must be a whole number"),
-        ("seeds = 1", "picture.png", "picture.png is not a table of this kind"),
-    ],
-)
-def test_a_table_that_makes_no_sense_is_one_line_with_its_file(
-    tmp_path, monkeypatch, capsys, text, out, says
-):
-    monkeypatch.chdir(tmp_path)
-    Path("small.toml").write_text(text)
-    Path("picture.png").write_bytes(b"\x89PNG\r\n\x1a\n")
-    assert main(["ablate", "small.toml", *(["--out", out] if out else [])]) == 1
-    err = capsys.readouterr().err
-    assert (
-        says in err
-        and err.count("\n") == 1
-        and ("data '5'" in says or (out or "small.toml") in err)
-    )
 
 
 # The data of a table

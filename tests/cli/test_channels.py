@@ -2,9 +2,9 @@
 
 import pytest
 import torch
+from commands import command
 from PIL import Image
 
-from tests.cli.test_commands import command
 from vit_helpers.cli.channels import with_channels
 from vit_helpers.cli.fine_tuning import adapt, load_data_for, load_start
 from vit_helpers.data import load

@@ -7,9 +7,9 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from commands import command
 from PIL import Image
 
-from tests.cli.test_commands import command
 from vit_helpers.training.presets import AUGMENT, MIRRORS, PRESETS, RunSettings, given_settings
 
 OK, WRONG, USAGE = 0, 1, 2
@@ -272,7 +272,7 @@ def test_the_head_alone_is_suggested_for_few_images_and_a_large_model(
 
 
 def test_every_setting_can_be_given_and_is_named_in_the_help(capsys):
-    from tests.cli.test_commands import main_status
+    from commands import main_status
 
     known = RunSettings().to_dict()
     pairs = [f"{name}={str(value).lower()}" for name, value in known.items() if value is not None]

@@ -1,4 +1,4 @@
-"""`evaluate` and `predict`: which images are tested, names of any bytes, what results replace."""
+"""The command `evaluate`: which images are tested, and what it says and stores of them."""
 
 import csv
 import os
@@ -11,15 +11,12 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import torch
-from matplotlib.backend_bases import FigureCanvasBase
-from matplotlib.figure import Figure
+from commands import command, untrained
+from image_files import save
 from PIL import Image
 
-from tests.cli.test_commands import command
-from tests.data.test_images import save
-from vit_helpers._files import as_text, new_folder
 from vit_helpers.cli import evaluate
-from vit_helpers.cli.outputs import draw_mistakes, has_mark, save_figure
+from vit_helpers.cli.outputs import draw_mistakes, has_mark
 from vit_helpers.cli.seen import notes_of, seen_digests
 from vit_helpers.data import load
 from vit_helpers.pretrained import Preprocess
@@ -31,16 +28,6 @@ from vit_helpers.vit import ViT, ViTConfig
 def no_figures(monkeypatch):
     monkeypatch.setattr("vit_helpers.cli.evaluate.draw_counts", lambda *what: None)
     monkeypatch.setattr("vit_helpers.cli.evaluate.draw_mistakes", lambda *what: None)
-
-
-def weights(path, *names, **notes):
-    """A model as it is saved by a run, untrained"""
-    config = ViTConfig(
-        image_size=8, patch_size=8, embed_dim=8, depth=1, num_heads=1, num_classes=len(names)
-    )
-    save_weights(
-        path, ViT(config), Preprocess(8, (8, 8), "bilinear", (0.5,) * 3, (0.5,) * 3), names, notes
-    )
 
 
 def fill(folder, count, first=0):
@@ -66,7 +53,7 @@ def fill(folder, count, first=0):
 def test_a_folder_is_one_of_splits_or_of_classes(tmp_path, folders, says):
     for number, name in enumerate(folders):
         fill(tmp_path / "x" / name, 10, 10 * number)
-    weights(tmp_path / "w.safetensors", "bus", "Test" if "Test" in folders else "train")
+    untrained(tmp_path / "w.safetensors", "bus", "Test" if "Test" in folders else "train")
     done = command("evaluate", "w.safetensors", "folder:x", cwd=tmp_path)
     assert done.returncode == 0 and says in done.stdout, done
 
@@ -74,7 +61,7 @@ def test_a_folder_is_one_of_splits_or_of_classes(tmp_path, folders, says):
 def test_of_a_test_split_beside_classes_both_readings_are_shown(tmp_path):
     for number, name in enumerate(("test/bus", "test/train", "bus", "train")):
         fill(tmp_path / "x" / name, 10, 10 * number)
-    weights(tmp_path / "w.safetensors", "bus", "train")
+    untrained(tmp_path / "w.safetensors", "bus", "train")
     done = command("evaluate", "w.safetensors", "folder:x", cwd=tmp_path)
     assert done.returncode == 1, done
     assert "x can be read in two ways: if test, train are splits, move bus elsewhere" in done.stderr
@@ -141,7 +128,7 @@ def test_what_a_source_of_weights_has_seen_is_left_out_too(tmp_path):
         assert done.stdout.startswith(
             "note: 34 of 40 images are left out: b was trained or validated on them"
         ), done
-    weights(tmp_path / "w.safetensors", "cat", "dog")  # as of an older version
+    untrained(tmp_path / "w.safetensors", "cat", "dog")  # as of an older version
     done = command("evaluate", "w.safetensors", "folder:x", cwd=tmp_path)
     assert done.stdout.startswith(
         "note: it is unknown which images w.safetensors was trained on: these may be"
@@ -153,7 +140,7 @@ def test_a_run_that_has_seen_all_images_is_not_tested_on_them(tmp_path):
     seen = b"".join(
         sha256(file.read_bytes()).digest()[:4] for file in (tmp_path / "x" / "cat").iterdir()
     )
-    weights(tmp_path / "w.safetensors", "cat", "dog", seen=b64encode(seen).decode())
+    untrained(tmp_path / "w.safetensors", "cat", "dog", seen=b64encode(seen).decode())
     done = command("evaluate", "w.safetensors", "folder:x", cwd=tmp_path)
     assert (
         done.returncode == 1
@@ -166,7 +153,7 @@ def test_a_run_that_has_seen_all_images_is_not_tested_on_them(tmp_path):
 
 def always(path, answer, *names, **notes):
     """A model as it is saved by a run, which always gives this answer, with 0.9 or more"""
-    weights(path, *names, **notes)
+    untrained(path, *names, **notes)
     model, preprocess, names = load_weights(path)
     with torch.no_grad():
         model.head.weight.mul_(0.01)
@@ -178,7 +165,7 @@ def test_each_image_has_a_row_with_both_classes_and_the_probability(tmp_path):
     fill(tmp_path / "x" / "cat", 3)
     fill(tmp_path / "x" / "@dog", 2, 3)
     (tmp_path / "x" / "cat" / "bad.ppm").write_bytes(b"no image")
-    weights(tmp_path / "w.safetensors", "bird", "cat", "@dog")
+    untrained(tmp_path / "w.safetensors", "bird", "cat", "@dog")
     done = command("evaluate", "w.safetensors", "folder:x", "--csv", "a.csv", cwd=tmp_path)
     assert done.returncode == 1 and "1 of 6 images could not be read" in done.stderr, done
     command("predict", "x", "--weights", "w.safetensors", "--csv", "p.csv", cwd=tmp_path)
@@ -195,7 +182,7 @@ def test_each_image_has_a_row_with_both_classes_and_the_probability(tmp_path):
 def test_names_of_images_are_no_formulas(tmp_path):
     fill(tmp_path / "=1+1", 2)
     fill(tmp_path / "cat", 2, 2)
-    weights(tmp_path / "w.safetensors", "=1+1", "cat")
+    untrained(tmp_path / "w.safetensors", "=1+1", "cat")
     done = command("evaluate", "w.safetensors", "folder:.", "--csv", "a.csv", cwd=tmp_path)
     assert done.returncode == 0, done
     assert pd.read_csv(tmp_path / "a.csv")["picture"][0] == f"'{Path('=1+1', '0.ppm')}"
@@ -231,7 +218,7 @@ def test_the_picture_of_mistakes_is_of_those_in_the_table(tmp_path, monkeypatch)
     monkeypatch.setattr(evaluate, "draw_mistakes", lambda *what: drawn.append(what))
     fill(tmp_path / "x" / "cat", 20)
     fill(tmp_path / "x" / "dog", 20, 20)
-    weights(tmp_path / "w.safetensors", "cat", "dog")
+    untrained(tmp_path / "w.safetensors", "cat", "dog")
     words = ["folder:x", "--csv", "a.csv", "--out", "a.png"]
     done = command("evaluate", "w.safetensors", *words, cwd=tmp_path)
     assert done.returncode == 0, done
@@ -296,13 +283,6 @@ def test_more_than_30_classes_are_a_table_in_a_file(tmp_path):
 
 
 @pytest.mark.skipif(os.name == "nt", reason="file names are no bytes there")
-def test_a_name_is_the_same_text_in_every_locale():
-    # as with LC_ALL=C
-    assert as_text("日本".encode().decode("ascii", "surrogateescape")) == as_text("日本") == "日本"
-    assert as_text(Path(os.fsdecode(b"caf\xe9"))) == r"caf\xe9"
-
-
-@pytest.mark.skipif(os.name == "nt", reason="file names are no bytes there")
 def test_names_that_are_not_utf_8_are_trained_on_tested_and_predicted(tmp_path):
     try:
         home = Path(os.fsdecode(os.fsencode(tmp_path) + b"/dir\xff"))
@@ -342,227 +322,12 @@ def test_names_that_are_not_utf_8_are_trained_on_tested_and_predicted(tmp_path):
 # Results that cannot be written
 
 
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        (
-            ["evaluate", "w.safetensors", "folder:x", "--out", "a.txt"],
-            "unknown ending of a.txt 'txt', known: .*png",
-        ),
-        (
-            ["evaluate", "w.safetensors", "folder:x", "--out", "file/a.png"],
-            "file/a.png cannot be written: file is not a f",
-        ),
-        (
-            ["predict", "x/cat/0.ppm", "--weights", "w.safetensors", "--out", "a.txt"],
-            "unknown ending of a.txt 'txt', known",
-        ),
-        (
-            ["predict", "x", "--weights", "w.safetensors", "--csv", "file/a.csv"],
-            "file/a.csv cannot be written: file is not",
-        ),
-        (
-            ["predict", "x", "--weights", "w.safetensors", "--csv", "x"],
-            "x cannot be written: it is a folder",
-        ),
-        (
-            ["evaluate", "w.safetensors", "folder:x", "--csv", "file/a.csv"],
-            "file/a.csv cannot be written: file is not",
-        ),
-        (
-            ["ablate", "x.toml", "--out", "file/a.csv"],
-            "file/a.csv cannot be written: file is not a folder",
-        ),
-        (["live", "--out", "file/a.html"], "file/a.html cannot be written: file is not a folder"),
-        (["shards", "folder:x", "file/new"], "file/new cannot be written: file is not a folder"),
-        pytest.param(
-            ["shards", "folder:x", "/proc/new"],
-            "/proc/new cannot be written: ",
-            marks=pytest.mark.skipif(os.name == "nt", reason="there it could be made"),
-        ),
-    ],
-)
-def test_what_cannot_be_written_is_told_before_the_work(tmp_path, monkeypatch, words, says):
-    fill(tmp_path / "x" / "cat", 3)
-    fill(tmp_path / "x" / "dog", 3, 3)
-    (tmp_path / "file").touch()
-    weights(tmp_path / "w.safetensors", "cat", "dog")
-    (tmp_path / "x.toml").write_text("seeds = 1")
-    for work in (
-        "cli.predict.predict_files",
-        "cli.predictions.predict_files",
-        "data.shards.read_files",
-        "cli.live.live_page",
-    ):
-        monkeypatch.setattr(f"vit_helpers.{work}", lambda *what: pytest.fail("worked"))
-    done = command(*words, cwd=tmp_path)
-    assert done.returncode == 1 and done.stderr.startswith("error: "), done
-    assert re.search(says, done.stderr.replace("\\", "/")), done.stderr
-
-
 # Results replace neither what a command reads nor what others wrote
-
-
-def read_everything(folder):
-    """The content of every file, by its name"""
-    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-
-
-@pytest.fixture
-def desk(tmp_path):
-    """Photos, a model, and files that somebody wrote by hand, with links to some of them"""
-    fill(tmp_path / "x" / "cat", 2)
-    fill(tmp_path / "x" / "dog", 2, 2)
-    fill(tmp_path, 1)
-    (tmp_path / "0.ppm").rename(tmp_path / "own.png")
-    shutil.copy(tmp_path / "own.png", tmp_path / "own-attention.png")
-    shutil.copy(tmp_path / "own.png", tmp_path / "x-confusion.png")
-    shutil.copy(tmp_path / "own.png", tmp_path / "theirs-mistakes.png")
-    weights(tmp_path / "w.safetensors", "cat", "dog")
-    (tmp_path / "notes.csv").write_text("day,photos\n1,4\n")
-    (tmp_path / "notes.html").write_text("<!doctype html>\n<title>Notes</title>\n")
-    (tmp_path / "table.toml").write_text("seeds = 1\n")
-    (tmp_path / "link.png").symlink_to("own.png")
-    (tmp_path / "hard.png").hardlink_to(tmp_path / "own.png")
-    (tmp_path / "other").symlink_to("x")
-    return tmp_path
-
-
-EVALUATE = ["evaluate", "w.safetensors", "folder:x", "--out", "r.png"]
-PREDICT = ["predict", "own.png", "--weights", "w.safetensors"]
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        [*PREDICT, "--out", "own.png"],
-        [*PREDICT, "--out", "./x/../own.png"],
-        [*PREDICT, "--out", "link.png"],
-        [*PREDICT, "--out", "hard.png"],
-        [*PREDICT, "--csv", "own.png"],
-        [*PREDICT, "--csv", "notes.csv"],
-        [*PREDICT, "--csv", "w.safetensors"],
-        [*PREDICT, "--out", "r.png", "--csv", "r.png"],
-        PREDICT,  # own-attention.png is not ours
-        ["predict", "link.png", "--weights", "w.safetensors", "--out", "own.png"],
-        ["predict", "own.png", "x", "--weights", "w.safetensors", "--csv", "x/cat/0.ppm"],
-        ["predict", "other", "--weights", "w.safetensors", "--csv", "x/dog/3.ppm"],
-        ["evaluate", "w.safetensors", "folder:x", "--out", "own.png"],
-        ["evaluate", "w.safetensors", "folder:x"],  # nor is x-confusion.png
-        ["evaluate", "w.safetensors", "folder:x", "--out", "theirs.png"],  # nor theirs-mistakes.png
-        [*EVALUATE, "--csv", "own.png"],
-        [*EVALUATE, "--csv", "notes.csv"],
-        [*EVALUATE, "--csv", "w.safetensors"],
-        [*EVALUATE, "--csv", "x/cat/0.ppm"],
-        [*EVALUATE, "--csv", "r.png"],
-        [*EVALUATE, "--csv", "./x/../r-mistakes.png"],
-        ["ablate", "table.toml", "--out", "table.toml"],
-        ["ablate", "table.toml", "--out", "notes.csv"],
-        ["live", "--out", "notes.html"],
-        ["live", "--out", "own.png"],
-        ["shards", "folder:x", "x"],
-    ],
-    ids=" ".join,
-)
-def test_a_result_replaces_neither_what_is_read_nor_what_others_wrote(desk, words):
-    before = read_everything(desk)
-    done = command(*words, cwd=desk)
-    assert done.returncode == 1 and done.stderr.startswith("error: "), done
-    assert done.stderr.count("\n") == 1
-    assert read_everything(desk) == before
-
-
-def test_a_figure_that_is_read_again_is_not_replaced(desk):
-    """Although the figure is ours"""
-    assert command(*PREDICT, "--out", "r.png", cwd=desk).returncode == 0
-    again = ["r.png", "--weights", "w.safetensors", "--out", "r.png"]
-    before = read_everything(desk)
-    done = command("predict", *again, cwd=desk)
-    assert done.returncode == 1 and "r.png is read by this command" in done.stderr, done
-    shutil.move(desk / "r.png", desk / "x" / "cat" / "r.png")
-    done = command("evaluate", "w.safetensors", "folder:x", "--out", "x/cat/r.png", cwd=desk)
-    assert done.returncode == 1 and "is read by this command" in done.stderr, done
-    assert (desk / "x" / "cat" / "r.png").read_bytes() == before[desk / "r.png"]
-
-
-def test_the_same_command_replaces_its_own_results(desk):
-    words = ["--weights", "w.safetensors", "--out", "r.png", "--csv", "r.csv"]
-    tables = []
-    for picture in ("own.png", "own.png", "x/cat/1.ppm"):
-        done = command("predict", picture, *words, cwd=desk)
-        assert done.returncode == 0, done
-        tables.append((desk / "r.csv").read_text())
-    assert tables[0] == tables[1] != tables[2]
-    for _ in range(2):
-        done = command(*EVALUATE, "--csv", "a.csv", cwd=desk)
-        assert done.returncode == 0 and (desk / "a.csv").exists(), done
-    page = command("live", "--out", "page.html", cwd=desk)
-    assert page.returncode == command("live", "--out", "page.html", cwd=desk).returncode == 0
-
-
-UNMARKED = {"pgf", "raw", "rgba"}  # formats without a place for the mark: never replaced
-
-
-@pytest.mark.parametrize("ending", FigureCanvasBase.get_supported_filetypes())
-def test_figures_of_every_format_say_who_drew_them(tmp_path, ending):
-    if ending == "pgf" and not shutil.which("xelatex"):
-        pytest.skip("needs LaTeX")
-    file = tmp_path / f"r.{ending}"
-    save_figure(Figure(figsize=(1, 1)), file)
-    assert has_mark(file.suffix, file.read_bytes()) == (ending not in UNMARKED)
-    Figure(figsize=(1, 1)).savefig(file)
-    assert not has_mark(file.suffix, file.read_bytes())
-
-
-@pytest.mark.skipif(os.name == "nt", reason="devices of POSIX")
-def test_a_table_can_go_to_a_device_and_a_figure_replaces_none(desk):
-    (desk / "nowhere").symlink_to(os.devnull)  # a link: whatever goes wrong, the device stays
-    done = command(*PREDICT, "--out", "r.png", "--csv", "nowhere", cwd=desk)
-    assert done.returncode == 0 and (desk / "nowhere").is_symlink(), done
-    os.mkfifo(desk / "pipe.png")
-    done = command(*PREDICT, "--out", "pipe.png", cwd=desk)
-    assert done.returncode == 1 and "pipe.png is no file" in done.stderr, done
-    assert (desk / "pipe.png").is_fifo()
-
-
-def test_a_folder_that_another_command_fills_meanwhile_stays(tmp_path):
-    with (
-        pytest.raises(FileExistsError, match=r"x appeared meanwhile; nothing is over"),
-        new_folder(tmp_path / "x"),
-    ):
-        (tmp_path / "x").mkdir()
-        (tmp_path / "x" / "index.json").touch()
-    assert [path.name for path in tmp_path.iterdir()] == ["x"] and len(
-        list((tmp_path / "x").iterdir())
-    ) == 1
-
-
-def test_a_folder_that_cannot_be_read_is_named_by_predict(tmp_path, monkeypatch):
-    fill(tmp_path / "x" / "closed", 1)
-    weights(tmp_path / "w.safetensors", "cat", "dog")
-    right = os.scandir
-
-    def scandir(path):
-        if Path(path).name == "closed":
-            raise PermissionError(13, "Permission denied", str(path))
-        return right(path)
-
-    fill(tmp_path / "x", 2)
-    monkeypatch.setattr(os, "scandir", scandir)
-    done = command("predict", tmp_path / "x", "--weights", tmp_path / "w.safetensors", cwd=tmp_path)
-    assert done.returncode == 1 and "closed cannot be read: Permission denied" in done.stderr, done
-
-
-def test_rows_are_drawn_only_of_sorted_labels():
-    from vit_helpers.data.splits import sample_rows
-
-    assert sample_rows(torch.tensor([0, 1, 0, 1]), 2).tolist() == [0, 1]
-    assert sample_rows(torch.arange(3), None).tolist() == [0, 1, 2]
 
 
 def test_a_name_of_several_classes_is_refused(tmp_path):
     """An answer of the second one counted as wrong"""
-    weights(tmp_path / "w.safetensors", "crane", "dog", "crane")
+    untrained(tmp_path / "w.safetensors", "crane", "dog", "crane")
     fill(tmp_path / "x" / "crane", 10)
     fill(tmp_path / "x" / "dog", 10, first=10)
     run = command("evaluate", "w.safetensors", "folder:x", cwd=tmp_path)
@@ -574,7 +339,7 @@ def test_a_name_of_several_classes_is_refused(tmp_path):
 
 
 def test_a_white_beside_a_data_set_of_its_own_is_refused(tmp_path):
-    weights(tmp_path / "w.safetensors", *"0123456789")
+    untrained(tmp_path / "w.safetensors", *"0123456789")
     run = command("evaluate", "w.safetensors", "digits", "--white", "100", cwd=tmp_path)
     assert run.returncode == 1 and "--white is an option for folder:PATH, not for digits" in (
         run.stderr

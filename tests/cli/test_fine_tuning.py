@@ -6,15 +6,14 @@ import numpy as np
 import pytest
 import torch
 import torchvision
+from commands import command
 from peers import mark_peers, timm, transformers
 from PIL import Image
 from safetensors.torch import save_file
 
-from tests.cli.test_commands import command
 from vit_helpers import ViT, ViTConfig
 from vit_helpers.parity import largest_difference, perturb
 from vit_helpers.pretrained import Preprocess, load_pretrained, save_weights
-from vit_helpers.pretrained.sources import assemble
 
 pytestmark = [
     pytest.mark.usefixtures("no_figures"),
@@ -160,19 +159,6 @@ def test_what_a_file_cannot_tell_is_asked_for(tmp_path):
         load_pretrained("ours:seven", num_heads=3)
     with pytest.raises(ValueError, match=r"has neither weights\.safetensors"):
         load_pretrained(tmp_path)
-
-
-def test_hidden_widths_are_not_rounded_down():
-    """120 / 88 * 88 is 119.99999999999999"""
-    state = ViT(ViTConfig(8, 8, 1, 2, 88, 1, 8, mlp_ratio=1.364)).state_dict()
-    assert len(state["blocks.0.mlp.fc1.bias"]) == 120
-    assert (
-        assemble(
-            "a file", state, 8, Preprocess(8, (8, 8), "bilinear", (0.5,), (0.5,)), ()
-        ).model.config.mlp_ratio
-        * 88
-        >= 120
-    )
 
 
 def test_a_description_of_another_model_is_refused(tmp_path):

@@ -8,9 +8,9 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from commands import command
 from small_classifier import Classifier, batches
 
-from tests.cli.test_commands import command
 from vit_helpers.cli import forecast
 from vit_helpers.cli.forecast import Forecast
 from vit_helpers.training import Recipe, fit

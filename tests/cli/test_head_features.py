@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 import torch
+from commands import command
 
-from tests.cli.test_commands import command
 from vit_helpers import ViT, ViTConfig
 from vit_helpers._files import tensor_digest
 from vit_helpers.cli import head_features

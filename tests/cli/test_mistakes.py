@@ -1,17 +1,12 @@
 """The worst mistakes of a test: which they are, and their picture."""
 
-import re
-from itertools import pairwise
-
 import numpy as np
 import pytest
 import torch
 from torch import nn
 
-from vit_helpers.cli.figures import draw_worst
-from vit_helpers.cli.mistakes import WORST, Answers, Mistakes, predict_with_mistakes
+from vit_helpers.cli.mistakes import WORST, Answers, predict_with_mistakes
 from vit_helpers.data import load
-from vit_helpers.plots.overflow import overflow_faults
 from vit_helpers.training import predict
 from vit_helpers.vit import ViT, ViTConfig
 
@@ -60,29 +55,3 @@ def test_probabilities_that_are_1_in_float32_are_told_apart():
 def test_without_a_batch_there_is_an_error():
     with pytest.raises(ValueError, match="no batch to predict"):
         predict_with_mistakes(nn.Identity(), [])
-
-
-NAMES = ["cat", "a name that is far too long $x_1$", "W" * 30]
-
-
-@pytest.mark.parametrize("count", [1, 4, 12])
-@pytest.mark.parametrize("shape", [(1, 8, 8), (3, 32, 32), (3, 224, 160)])
-def test_the_picture_names_both_classes_the_probability_and_the_file(count, shape):
-    labels, predictions = torch.arange(count) % 3, torch.arange(1, count + 1) % 3
-    answers = Answers(labels, predictions, torch.linspace(0.999, 0.5, count))
-    pictures = [f"a file whose name is longer than the image {n}.jpg" for n in range(count)]
-    figure = draw_worst(Mistakes(torch.rand(count, *shape), answers), NAMES, 1234, pictures)
-    assert overflow_faults(figure) == []
-    assert figure.get_suptitle().startswith(f"{count} of 1,234 wrong answers")
-    axes = [ax for ax in figure.axes if ax.images]
-    assert len(axes) == count
-    titles = [ax.get_title() for ax in axes]
-    cut = r"a name that i.*… \(99\.9%\)\ntrue: cat"
-    assert re.fullmatch(cut + r"\n….*er than the image 0\.jpg", titles[0])
-    boxes = [ax.title.get_window_extent() for ax in axes[:4]]
-    assert all(one.x1 < other.x0 for one, other in pairwise(boxes))
-    assert {ax.title.get_fontsize() for ax in axes} == {12}
-    extents = [ax.get_window_extent() for ax in axes]  # in pixels of the file
-    assert min(max(extent.width, extent.height) for extent in extents) >= 200
-    unnamed = draw_worst(Mistakes(torch.rand(count, *shape), answers), NAMES, count)
-    assert re.fullmatch(cut, unnamed.axes[0].get_title())

@@ -3,9 +3,9 @@
 import pandas as pd
 import pytest
 import torch
+from commands import command
 from PIL import Image
 
-from tests.cli.test_commands import command
 from vit_helpers import ViT, ViTConfig
 from vit_helpers.cli import precision
 from vit_helpers.cli.precision import CHOSEN, WIDE, choose_precision, predict_in

@@ -21,7 +21,6 @@ from PIL import Image
 from safetensors.torch import save_file
 
 from vit_helpers.cli import main
-from vit_helpers.cli.fitting import check_kept
 from vit_helpers.cli.run_folder import (
     check_same_data,
     claim,
@@ -32,9 +31,8 @@ from vit_helpers.cli.run_folder import (
 from vit_helpers.data import Split, load
 from vit_helpers.data.shards import write_shards
 from vit_helpers.pretrained import load_weights, save_weights
-from vit_helpers.training import Epoch, Score, set_seed
+from vit_helpers.training import set_seed
 from vit_helpers.training.checkpoints import load_checkpoint
-from vit_helpers.training.measurements import UNKNOWN
 from vit_helpers.training.presets import RunSettings, given_settings
 
 pytestmark = pytest.mark.usefixtures("no_figures")
@@ -308,13 +306,6 @@ def test_weights_that_are_not_the_runs_are_said_and_not_overwritten(
         )
         best.rename("elsewhere")
         assert run("train", "--resume", "ft")[0] == 0
-
-
-def test_with_patience_missing_weights_of_the_best_epoch_are_said(tmp_path):
-    history = [Epoch(n, UNKNOWN, Score(1.0, accuracy)) for n, accuracy in ((1, 0.9), (2, 0.8))]
-    path = tmp_path / "weights.safetensors"
-    assert "the weights of epoch 1 is missing" in check_kept(path, history, patience=3)
-    assert check_kept(path, history, patience=None) == ""
 
 
 def test_a_folder_whose_run_kept_nothing_can_be_used_again(tmp_path, monkeypatch):

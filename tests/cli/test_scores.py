@@ -21,7 +21,6 @@ from vit_helpers.cli.scores import (
     wilson_interval,
     worst_classes,
 )
-from vit_helpers.plots.overflow import overflow_faults
 from vit_helpers.training import evaluate
 
 
@@ -73,38 +72,6 @@ def test_balanced_accuracy_is_printed_where_classes_are_uneven(capsys, sizes, un
     other = f", 'a\\ndog': 0.00 ({sizes[1]})" if sizes[1] else ""
     assert out.endswith(f"accuracy of each class (and its images): cat: 1.00 ({sizes[0]}){other}\n")
     assert (f"which have {min(sizes)} to {max(sizes)} test images" in out) == uneven
-
-
-def test_the_table_and_the_picture():
-    names = ["up $x_1$", "a name that is far too long to be drawn", "nobody"]
-    counts = torch.tensor([[8, 2, 0], [1, 9, 0], [0, 0, 0]])
-    table = class_table(counts, names)
-    assert table.index.tolist() == [*names, "all classes"]
-    assert table["images"].tolist() == [10, 10, 0, 20] and table["accuracy"].tolist()[:2] == [
-        0.8,
-        0.9,
-    ]
-    assert table["accuracy"].isna().tolist() == [False, False, True, False]
-    left, right = draw_test(counts, table).axes
-    assert left.get_title(loc="left") == "17 of 20 images are classified correctly"
-    names = [text.get_text() for text in right.get_yticklabels()]
-    assert names == [r"up \$x_1\$ (10)", "a name that is fa… (10)", "nobody (0)"]
-    assert right.get_xticklabels()[-2].get_text() == "1.0"
-
-
-@pytest.mark.parametrize("classes", [2, 3, 10, 30, 31, 200])
-@pytest.mark.parametrize("name", ["{}", "{} of a long name"])
-def test_no_text_of_the_picture_is_cut_off(classes, name):
-    """The last tick of accuracies was 4 pixels from the edge; an axis of 2 classes left it"""
-    counts = 30 * torch.eye(classes).long() + torch.randint(4, (classes, classes))
-    names = [name.format(number) for number in range(classes)]
-    figure = draw_test(counts, class_table(counts, names))
-    faults = overflow_faults(figure)
-    # tilted names, whose boxes overlap although the texts do not
-    assert [fault for fault in faults if "of one axis touch" not in fault] == []
-    (tick,) = [tick for tick in figure.axes[1].get_xticklabels() if tick.get_text() == "1.0"]
-    assert tick.get_window_extent().x1 < figure.bbox.x1 - 8
-    assert figure.bbox.width < 3000
 
 
 def many_classes():

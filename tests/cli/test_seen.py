@@ -3,9 +3,9 @@
 import shutil
 
 import pytest
+from commands import command
 from PIL import Image
 
-from tests.cli.test_commands import command
 from tests.data.test_listing import draw
 from vit_helpers.cli.seen import OTHERS, SEEN, TRAINED_ON, notes_of
 from vit_helpers.data import load

@@ -1,71 +1,17 @@
-"""Processors: how many are granted, a command's threads, and the table of `tools.crowd`."""
+"""Threads of a command: one, unless somebody chose, and all for large batches."""
 
 import os
 import subprocess
 import sys
-from math import inf
 from pathlib import Path
 
-import pandas as pd
-import psutil
 import pytest
 
 from tools import crowd
-from tools import main as run_tool
-from vit_helpers import _cpus
 from vit_helpers.cli import threads
 from vit_helpers.vit import ViT, ViTConfig
 
 ROOT = Path(__file__).parents[2]
-
-
-@pytest.fixture
-def cgroups(tmp_path, monkeypatch):
-    """Pretend that this process is in these groups, and that files below /sys/fs/cgroup say this"""
-
-    def pretend(own, files):
-        for name, text in files.items():
-            path = tmp_path / "cgroup" / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text)
-        (tmp_path / "own").write_text(own)
-        monkeypatch.setattr(_cpus, "CGROUPS", tmp_path / "cgroup")
-        monkeypatch.setattr(_cpus, "OWN_CGROUPS", tmp_path / "own")
-
-    return pretend
-
-
-QUOTA = {"cpu.cfs_quota_us": "250000\n", "cpu.cfs_period_us": "100000\n"}
-
-
-@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="Linux counts so")
-@pytest.mark.parametrize(
-    ("own", "files", "cpus"),
-    [
-        ("0::/\n", {"cpu.max": "150000 100000\n"}, 1.5),  # version 2, in a container
-        ("0::/\n", {"cpu.max": "max 100000\n"}, inf),
-        ("0::/a/b\n", {"a/cpu.max": "50000 100000\n", "a/b/cpu.max": "max 100000\n"}, 0.5),
-        ("4:cpu,cpuacct:/docker/x\n", {f"cpu,cpuacct/{n}": t for n, t in QUOTA.items()}, 2.5),
-        ("4:cpu:/a\n0::/\n", {f"cpu/a/{name}": text for name, text in QUOTA.items()}, 2.5),
-        ("4:cpu:/\n", {"cpu/cpu.cfs_quota_us": "-1\n", "cpu/cpu.cfs_period_us": "100000\n"}, inf),
-        ("5:memory:/\n", {"memory/cpu.max": "50000 100000\n"}, inf),
-        ("", {}, inf),
-    ],
-)
-def test_the_quota_of_a_container_is_read(cgroups, own, files, cpus):
-    cgroups(own, files)
-    assert _cpus.read_quota() == cpus
-    assert _cpus.count_cpus() == min(cpus, len(os.sched_getaffinity(0)))
-
-
-@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="Linux binds processes")
-def test_a_process_that_is_bound_to_a_processor_counts_one():
-    before = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {min(before)})
-    try:
-        assert _cpus.count_cpus() <= 1
-    finally:
-        os.sched_setaffinity(0, before)
 
 
 SHOW = """
@@ -132,32 +78,3 @@ def test_large_batches_get_all_processors_unless_somebody_chose(
 
 
 # The table of how long trainings take beside others
-
-
-@pytest.mark.dev
-def test_the_choices_are_torchs_own_all_processors_and_one():
-    own, passive, one = crowd.choices().values()
-    assert own == {} and int(passive["OMP_NUM_THREADS"]) == max(1, int(_cpus.count_cpus()))
-    assert one == {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"}
-
-
-@pytest.mark.dev
-def test_crowd_measures_a_choice_in_every_company_and_leaves_nothing(capsys, monkeypatch):
-    before = psutil.Process().children()
-    monkeypatch.setattr(crowd, "choices", lambda: {"one thread": {"OMP_NUM_THREADS": "1"}})
-    assert run_tool(crowd, ["--rounds", "1", "--steps", "1", "--sizes", "small"]) == 0
-    first, _, names, line = capsys.readouterr().out.splitlines()
-    assert "CPUs, load" in first and all(company in names for company in crowd.COMPANIES)
-    assert line.split()[:3] == ["small", "one", "thread"]
-    assert psutil.Process().children() == before
-
-
-@pytest.mark.dev
-def test_the_table_gives_medians_ranges_and_ratios():
-    company = dict.fromkeys(crowd.COMPANIES, 2.0)
-    rows = [{"training": "small", "threads": "one"} | company for _ in range(3)]
-    rows[0]["beside two trainings"], rows[1]["beside two trainings"] = 5.0, 9.0
-    (line,) = crowd.table(pd.DataFrame(rows)).to_dict("records")
-    assert line["alone"] == "2.0 (2.0 to 2.0)"
-    assert line["beside two trainings"] == "5.0 (2.0 to 9.0)"
-    assert line["beside two trainings: times"] == "2.5"

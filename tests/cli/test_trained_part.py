@@ -4,9 +4,9 @@ import shutil
 
 import pytest
 import torch
+from commands import command
 from safetensors.torch import load_file
 
-from tests.cli.test_commands import command
 from tests.cli.test_head_features import content
 from vit_helpers import ViT, ViTConfig
 from vit_helpers._files import save_sealed

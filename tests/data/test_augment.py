@@ -2,7 +2,9 @@
 
 import pytest
 import torch
+import torch.nn.functional as F
 
+from vit_helpers.data import load
 from vit_helpers.data.augment import (
     augment_photos,
     crop,
@@ -146,3 +148,68 @@ def test_mixing_by_a_small_alpha_leaves_most_as_it_was(images, labels, mix):
     assert soft.max(1).values.mean() > 0.9
     with pytest.raises(ValueError, match=r"at least 0\.01, got 0"):
         mix(images, labels, K, alpha=0)
+
+
+@pytest.fixture(scope="module")
+def digits():
+    return load("digits")
+
+
+def test_no_turn_no_shift_is_the_same_picture():
+    images = torch.rand(3, 2, 7, 9)
+    assert torch.allclose(random_affine(images, degrees=0, scale=0, shift=0), images, atol=1e-5)
+
+
+def turns(monkeypatch, H, W, n=500, **amounts):
+    """The matrices of n draws, from offsets in pixels of the new image to those of the old
+
+    (n, 2, 2)
+    """
+    seen = []
+    grid = F.affine_grid
+    monkeypatch.setattr(
+        F,
+        "affine_grid",
+        lambda theta, *rest, **words: seen.append(theta) or grid(theta, *rest, **words),
+    )
+    random_affine(torch.rand(n, 1, H, W), shift=0, **amounts)
+    to_pixels = torch.diag(torch.tensor([W / 2, H / 2]))
+    return to_pixels @ seen[0][:, :, :2] @ to_pixels.inverse()
+
+
+def test_a_turn_is_a_turn_in_pixels_on_oblong_images_too(monkeypatch):
+    matrices = turns(monkeypatch, 9, 21, degrees=10, scale=0)
+    assert torch.allclose(matrices @ matrices.mT, torch.eye(2).expand(500, 2, 2), atol=1e-5)
+    assert torch.allclose(torch.linalg.det(matrices), torch.ones(500), atol=1e-5)
+    angles = torch.rad2deg(torch.atan2(matrices[:, 1, 0], matrices[:, 0, 0]))
+    assert -10 <= angles.min() < -9 and 9 < angles.max() <= 10
+
+
+def test_a_change_of_size_is_the_same_along_both_axes(monkeypatch):
+    matrices = turns(monkeypatch, 9, 21, degrees=0, scale=0.1)
+    sizes = 1 / matrices[:, 0, 0]
+    assert torch.allclose(matrices, torch.eye(2) / sizes[:, None, None], atol=1e-6)
+    assert 0.9 <= sizes.min() < 0.91 and 1.09 < sizes.max() <= 1.1
+
+
+def test_augmented_images_stay_sharp_and_from_0_to_1(digits):
+    images = digits.train.images
+    augmented = random_affine(images)
+    assert augmented.min() == 0 and augmented.max() == 1
+    assert augmented.std() > 0.9 * images.std()  # bilinear sampling would lose more
+    assert random_affine(images.double()).dtype == torch.float64
+
+
+def test_a_shift_is_measured_in_pixels():
+    images = torch.zeros(200, 1, 11, 21)
+    images[:, :, 5, 10] = 1.0
+    shifted = random_affine(images, degrees=0, scale=0, shift=2)
+    y = (shifted.sum((1, 3)) * torch.arange(11.0)).sum(1) / shifted.sum((1, 2, 3))
+    x = (shifted.sum((1, 2)) * torch.arange(21.0)).sum(1) / shifted.sum((1, 2, 3))
+    for moved in (y - 5, x - 10):
+        assert 1.5 < moved.abs().max() < 2.5
+
+
+def test_every_image_moves_by_its_own_amount(digits):
+    same = digits.test.images[:1].expand(20, -1, -1, -1)
+    assert len(random_affine(same).flatten(1).unique(dim=0)) == 20

@@ -2,8 +2,11 @@
 
 import contextlib
 import gc
+import gzip
 import hashlib
+import pickle
 import shutil
+import struct
 import subprocess
 import sys
 import tarfile
@@ -14,8 +17,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from time import sleep
 
+import numpy as np
 import pytest
+import torch
+from PIL import Image
 
+from vit_helpers.data import downloads, load
 from vit_helpers.data.downloads import DownloadError, data_folder, fetch, unpack
 
 ROOT = Path(__file__).parents[2]
@@ -179,3 +186,105 @@ def test_a_broken_archive_leaves_nothing(tmp_path, content):
     with pytest.raises(shutil.ReadError, match=r"a\.zip is not a zip file"):
         unpack(path, tmp_path / "new")
     assert list(tmp_path.iterdir()) == [path]
+
+
+def picture(path, color, size=(30, 20), mode="RGB"):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.new(mode, size, color).save(path)
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    monkeypatch.setenv("VIT_HELPERS_DATA", str(tmp_path))
+    return tmp_path
+
+
+def idx(path, array):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    head = struct.pack(f">BBBB{array.ndim}I", 0, 0, 8, array.ndim, *array.shape)
+    path.write_bytes(gzip.compress(head + array.astype(np.uint8).tobytes()))
+
+
+@pytest.fixture
+def small_fashion(home, monkeypatch):
+    rng = np.random.default_rng(0)
+    images = rng.integers(0, 256, (30, 28, 28))
+    raw = home / "FashionMNIST" / "raw"
+    for name, array in zip(
+        downloads.SOURCES["fashion_mnist"]["sha256"],
+        (images, np.arange(30) % 10, images[:8], np.arange(8)),
+        strict=True,
+    ):
+        idx(raw / name, array)
+    # the small files have other sums
+    monkeypatch.setattr(downloads, "fetch", lambda url, path, sha256: path)
+    monkeypatch.setattr(downloads, "VALIDATION", 5)
+    monkeypatch.setattr(downloads.with_validation, "__defaults__", (5,))
+    return raw, images
+
+
+def test_fashion_mnist_is_read_as_it_lies(small_fashion):
+    _, images = small_fashion
+    data = load("fashion_mnist")
+    assert [len(split) for split in (data.train, data.validation, data.test)] == [25, 5, 8]
+    assert data.class_names[9] == "ankle boot" and data.train.images.shape[1:] == (1, 28, 28)
+    assert torch.equal(data.test.images[:, 0], torch.tensor(images[:8]).float() / 255)
+    both = torch.cat([data.train.images, data.validation.images]).flatten(1)
+    # none is lost
+    assert sorted(both.mean(1).tolist()) == pytest.approx(sorted(images.mean((1, 2)) / 255))
+
+
+def test_the_sums_of_the_real_files_are_asked_for(home):
+    raw = home / "FashionMNIST" / "raw"
+    idx(raw / next(iter(downloads.SOURCES["fashion_mnist"]["sha256"])), np.zeros((3, 28, 28)))
+    with pytest.raises(OSError, match="is not the file it should be"):
+        load("fashion_mnist")
+
+
+def test_cifar10_by_torchvisions_reader(home, monkeypatch):
+    from torchvision.datasets import CIFAR10
+
+    rng = np.random.default_rng(0)
+    source = home / "source" / CIFAR10.base_folder
+    source.mkdir(parents=True)
+    written = {}
+    for name in [*[f"data_batch_{i}" for i in range(1, 6)], "test_batch"]:
+        written[name] = rng.integers(0, 256, (4, 3072)).astype(np.uint8)
+        (source / name).write_bytes(pickle.dumps({"data": written[name], "labels": [0, 1, 2, 9]}))
+    (source / "batches.meta").write_bytes(
+        pickle.dumps({"label_names": [f"class {i}" for i in range(10)]})
+    )
+    with tarfile.open(home / CIFAR10.filename, "w:gz") as file:
+        file.add(source, CIFAR10.base_folder)
+    shutil.rmtree(home / "source")
+    monkeypatch.setattr(downloads, "fetch", lambda url, path, sha256: path)
+    monkeypatch.setattr(downloads.with_validation, "__defaults__", (5,))
+    # of the real files' md5 sums
+    monkeypatch.setattr("torchvision.datasets.cifar.check_integrity", lambda *_: True)
+    data = load("cifar10")
+    assert [len(split) for split in (data.train, data.validation, data.test)] == [15, 5, 4]
+    assert data.class_names[9] == "class 9" and data.test.labels.tolist() == [0, 1, 2, 9]
+    assert torch.equal(
+        data.test.images, torch.tensor(written["test_batch"]).reshape(4, 3, 32, 32) / 255
+    )
+
+
+def test_pizza_steak_sushi(home, monkeypatch):
+    source = home / "source"
+    for split, count in (("train", 20), ("test", 3)):
+        for i, name in enumerate(("pizza", "steak", "sushi")):
+            for n in range(count):
+                picture(
+                    source / split / name / f"{n}.jpg",
+                    (80 * i, 2 * n, 9 if split == "train" else 19),
+                )
+    with zipfile.ZipFile(home / "pizza_steak_sushi.zip", "w") as file:
+        for path in source.rglob("*.jpg"):
+            file.write(path, path.relative_to(source))
+    monkeypatch.setattr(downloads, "fetch", lambda url, path, sha256: path)
+    data = load("pizza_steak_sushi", image_size=16)
+    assert data.class_names == ("pizza", "steak", "sushi") and data.image_size == (16, 16)
+    assert [len(split) for split in (data.train, data.validation, data.test)] == [15, 45, 9]
+    assert torch.allclose(
+        data.test.images[:, 0].mean((1, 2)), data.test.labels * 80 / 255, atol=0.03
+    )

@@ -7,9 +7,9 @@ import zlib
 import numpy as np
 import pytest
 import torch
+from commands import command
 from PIL import Image, TiffImagePlugin
 
-from tests.cli.test_commands import command
 from vit_helpers.data import load
 from vit_helpers.data.cache import ImageCache
 from vit_helpers.data.images import measure_grays, open_picture

@@ -6,9 +6,9 @@ from itertools import product
 
 import numpy as np
 import pytest
+from commands import command
 from PIL import Image
 
-from tests.cli.test_commands import command
 from vit_helpers.data import load
 from vit_helpers.data.images import IMAGE_ENDINGS
 from vit_helpers.data.listing import find_files, list_classes

@@ -1,10 +1,18 @@
+"""Splits and batches: no image in two of them, none lost, and copies that keep everything."""
+
+import copy
+import pickle
+from dataclasses import FrozenInstanceError, replace
+from functools import partial
+
 import pytest
 import torch
-import torch.nn.functional as F
-from sklearn.datasets import load_digits
 
-from vit_helpers.data import Batches, Split, load, photos, random_affine, split_rows, subset
-from vit_helpers.data.digits import find_digits
+from vit_helpers.data import Batches, Split, load, random_affine, split_rows, subset
+from vit_helpers.data.augment import mixup
+from vit_helpers.data.downloads import DownloadError
+from vit_helpers.data.shards import BrokenShardError, write_shards
+from vit_helpers.data.stream import Stream
 
 FIRST_ROWS = [[362, 1568, 1440, 1761], [1748, 1500, 644, 170], [570, 1302, 297, 1575]]
 
@@ -12,19 +20,6 @@ FIRST_ROWS = [[362, 1568, 1440, 1761], [1748, 1500, 644, 170], [570, 1302, 297, 
 @pytest.fixture(scope="module")
 def digits():
     return load("digits")
-
-
-def test_digits_are_scikit_learns_and_none_is_lost(digits):
-    splits = (digits.train, digits.validation, digits.test)
-    images = torch.cat([split.images for split in splits])
-    raw = torch.tensor(load_digits().images, dtype=torch.float32)[:, None] / 16
-    assert images.shape == (1797, 1, 8, 8)
-    assert images.min() == 0 and images.max() == 1
-    labels = torch.cat([split.labels for split in splits])
-    distance = torch.cdist(images.flatten(1), raw.flatten(1))
-    assert not distance.min(1).values.any() and not distance.min(0).values.any()
-    # each picture kept its label
-    assert labels.tolist() == load_digits().target[distance.argmin(1)].tolist()
 
 
 def test_splits_share_no_image(digits):
@@ -74,78 +69,6 @@ def test_augmentation_comes_before_normalization(digits):
     normal, _ = next(iter(batches))
     assert torch.equal(normal, digits.normalize(seen[0]))
     assert seen[0].min() == 0
-
-
-def test_no_turn_no_shift_is_the_same_picture():
-    images = torch.rand(3, 2, 7, 9)
-    assert torch.allclose(random_affine(images, degrees=0, scale=0, shift=0), images, atol=1e-5)
-
-
-def turns(monkeypatch, H, W, n=500, **amounts):
-    """The matrices of n draws, from offsets in pixels of the new image to those of the old
-
-    (n, 2, 2)
-    """
-    seen = []
-    grid = F.affine_grid
-    monkeypatch.setattr(
-        F,
-        "affine_grid",
-        lambda theta, *rest, **words: seen.append(theta) or grid(theta, *rest, **words),
-    )
-    random_affine(torch.rand(n, 1, H, W), shift=0, **amounts)
-    to_pixels = torch.diag(torch.tensor([W / 2, H / 2]))
-    return to_pixels @ seen[0][:, :, :2] @ to_pixels.inverse()
-
-
-def test_a_turn_is_a_turn_in_pixels_on_oblong_images_too(monkeypatch):
-    matrices = turns(monkeypatch, 9, 21, degrees=10, scale=0)
-    assert torch.allclose(matrices @ matrices.mT, torch.eye(2).expand(500, 2, 2), atol=1e-5)
-    assert torch.allclose(torch.linalg.det(matrices), torch.ones(500), atol=1e-5)
-    angles = torch.rad2deg(torch.atan2(matrices[:, 1, 0], matrices[:, 0, 0]))
-    assert -10 <= angles.min() < -9 and 9 < angles.max() <= 10
-
-
-def test_a_change_of_size_is_the_same_along_both_axes(monkeypatch):
-    matrices = turns(monkeypatch, 9, 21, degrees=0, scale=0.1)
-    sizes = 1 / matrices[:, 0, 0]
-    assert torch.allclose(matrices, torch.eye(2) / sizes[:, None, None], atol=1e-6)
-    assert 0.9 <= sizes.min() < 0.91 and 1.09 < sizes.max() <= 1.1
-
-
-def test_augmented_images_stay_sharp_and_from_0_to_1(digits):
-    images = digits.train.images
-    augmented = random_affine(images)
-    assert augmented.min() == 0 and augmented.max() == 1
-    assert augmented.std() > 0.9 * images.std()  # bilinear sampling would lose more
-    assert random_affine(images.double()).dtype == torch.float64
-
-
-def test_a_shift_is_measured_in_pixels():
-    images = torch.zeros(200, 1, 11, 21)
-    images[:, :, 5, 10] = 1.0
-    shifted = random_affine(images, degrees=0, scale=0, shift=2)
-    y = (shifted.sum((1, 3)) * torch.arange(11.0)).sum(1) / shifted.sum((1, 2, 3))
-    x = (shifted.sum((1, 2)) * torch.arange(21.0)).sum(1) / shifted.sum((1, 2, 3))
-    for moved in (y - 5, x - 10):
-        assert 1.5 < moved.abs().max() < 2.5
-
-
-def test_every_image_moves_by_its_own_amount(digits):
-    same = digits.test.images[:1].expand(20, -1, -1, -1)
-    assert len(random_affine(same).flatten(1).unique(dim=0)) == 20
-
-
-def test_photos_are_real_and_from_0_to_1():
-    pictures = photos()
-    assert set(pictures) == {"china", "flower"}
-    for picture in pictures.values():
-        assert picture.shape == (3, 427, 640)
-        assert picture.min() >= 0 and 0.9 < picture.max() <= 1
-    blue_sky = pictures["china"][:, :100].mean((1, 2))
-    assert blue_sky[2] > blue_sky[0]  # upright, and the channels are red, green, blue
-    red_flower = pictures["flower"][:, 150:250, 250:350].mean((1, 2))
-    assert red_flower[0] > red_flower[2]
 
 
 @pytest.mark.parametrize(
@@ -199,33 +122,6 @@ def test_boxes_stay_with_their_images():
     )
 
 
-def drawn_rows(digits, n, clutter, generator):
-    """The rows of the digits, from random numbers drawn in the order in which `scatter` does"""
-    limits = [digits, 7, 7, 19, 19] * clutter + [digits, 13, 13]
-    draws = [[int(torch.randint(x, (), generator=generator)) for x in limits] for _ in range(n)]
-    return [numbers[-3] for numbers in draws]
-
-
-@pytest.mark.parametrize("clutter", [0, 4, 30])
-def test_the_digit_of_every_scattered_image_is_found(digits, clutter):
-    scattered = load("scattered_digits", n=200, clutter=clutter, seed=1)
-    for number, name in enumerate(("train", "validation", "test")):
-        split, plain = scattered.get_split(name), digits.get_split(name)
-        rows = drawn_rows(
-            len(plain), len(split), clutter, torch.Generator().manual_seed(3 + number)
-        )
-        assert find_digits(split, plain).tolist() == rows
-        assert torch.equal(plain.labels[rows], split.labels)
-
-
-def test_scattered_images_of_other_digits_are_an_error(digits):
-    test = load("scattered_digits", n=20).test
-    with pytest.raises(ValueError, match="image 0 was made from none of the 3 digits"):
-        find_digits(test, subset(digits.train, slice(3)))
-    with pytest.raises(ValueError, match="with their bounding boxes"):
-        find_digits(digits.test, digits.test)
-
-
 @pytest.mark.parametrize(
     ("names", "says"),
     [
@@ -237,3 +133,69 @@ def test_scattered_images_of_other_digits_are_an_error(digits):
 def test_classes_that_are_not_there_are_named(digits, names, says):
     with pytest.raises(ValueError, match=says):
         digits.filter_classes(*names)
+
+
+def test_a_split_is_images_labels_and_boxes_where_they_are_known():
+    plain, boxed = load("digits").test, load("scattered_digits", n=20).test
+    assert (
+        plain.boxes is None and boxed.boxes.shape == (4, 4) and (len(plain), len(boxed)) == (360, 4)
+    )
+    with pytest.raises(TypeError, match="unpack"):
+        _images, _labels = boxed
+    assert boxed.images is boxed.pixels  # floats are not copied
+    for rows in (torch.tensor([2, 0]), torch.tensor([False, True, True, False]), slice(3)):
+        some = subset(boxed, rows)
+        assert all(
+            torch.equal(getattr(some, name), getattr(boxed, name)[rows])
+            for name in ("pixels", "images", "labels", "boxes")
+        )
+    assert torch.equal(replace(boxed, labels=boxed.labels + 1).boxes, boxed.boxes)
+    with pytest.raises(FrozenInstanceError):
+        boxed.boxes = None
+
+
+def flatten(thing):
+    """What an object holds, with tensors as lists, so that two can be compared"""
+    if isinstance(thing, torch.Tensor):
+        return thing.tolist()
+    if isinstance(thing, dict):
+        return {key: flatten(value) for key, value in thing.items()}
+    if isinstance(thing, list | tuple):
+        return [flatten(value) for value in thing]
+    if callable(thing):
+        return getattr(thing, "__name__", type(thing).__name__)
+    return flatten(vars(thing)) if hasattr(thing, "__dict__") else thing
+
+
+PUBLIC = {  # from scattered digits and the folder of their shards
+    "Split": lambda data, shards: data.train,
+    "Split without boxes": lambda data, shards: replace(data.test, boxes=None),
+    "Data": lambda data, shards: data,
+    "Batches": lambda data, shards: data.batches(
+        "train", 4, shuffle=True, augment=random_affine, mix=partial(mixup, num_classes=10)
+    ),
+    "Shards": lambda data, shards: load(f"shards:{shards}"),
+    "Stream": lambda data, shards: Stream(shards, 4, augment=random_affine),
+}
+
+
+@pytest.mark.parametrize("make", PUBLIC.values(), ids=PUBLIC)
+@pytest.mark.parametrize(
+    "clone", [copy.copy, copy.deepcopy, lambda thing: pickle.loads(pickle.dumps(thing))]
+)
+def test_public_objects_can_be_copied_and_pickled(make, clone, tmp_path):
+    data = load("scattered_digits", n=20)
+    thing = make(data, write_shards(data, tmp_path / "shards", 8))
+    other = clone(thing)
+    assert type(other) is type(thing) and flatten(other) == flatten(thing)
+    if hasattr(thing, "steps"):  # batches
+        torch.manual_seed(0)
+        first = flatten(list(thing))
+        torch.manual_seed(0)
+        assert flatten(list(other)) == first
+
+
+@pytest.mark.parametrize("kind", [DownloadError, BrokenShardError])
+def test_errors_can_be_pickled(kind):
+    other = pickle.loads(pickle.dumps(kind("train-00001.tar is broken")))
+    assert type(other) is kind and str(other) == "train-00001.tar is broken"

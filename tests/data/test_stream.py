@@ -15,7 +15,7 @@ from vit_helpers.data import stream as streams
 from vit_helpers.data.shards import BrokenShardError, write_shards, write_shards_of_folder
 from vit_helpers.data.splits import SPLITS
 from vit_helpers.data.stream import Stream
-from vit_helpers.training import Report, evaluate, fit, set_seed
+from vit_helpers.training import Report, fit, set_seed
 from vit_helpers.training.checkpoints import Checkpoint
 from vit_helpers.training.presets import RunSettings, make_batches, make_network, preset
 from vit_helpers.training.recipe import Recipe
@@ -219,68 +219,6 @@ def test_a_folder_that_cannot_be_written_leaves_nothing(pets, tmp_path):
 
 
 # The command
-
-
-def test_the_command_writes_and_says_how_to_train(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    assert main(["shards", "digits", "kept/digits", "--per-shard", "500"]) == 0
-    assert capsys.readouterr().out.splitlines() == [
-        "            images  shards",
-        "train         1257       3",
-        "validation     180       1",
-        "test           360       1",
-        "train on them with: python -m vit_helpers train --data shards:kept/digits",
-    ]
-    set_seed(0)
-    data = load("shards:kept/digits")
-    model = nn.Sequential(nn.Flatten(), nn.Linear(64, 10))
-    train = make_batches(data, RunSettings())
-    validation = data.batches("validation", 512)
-    fit(model, train, validation, Recipe(epochs=3, lr=1e-2), callbacks=[])
-    assert evaluate(model, data.batches("test", 512)).accuracy > 0.7
-
-
-def test_the_command_reads_a_folder_picture_by_picture(pets, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(
-        "vit_helpers.data.folders.read_pixels",
-        lambda *words: pytest.fail("all pictures were asked for"),
-    )
-    assert (
-        main(
-            [
-                "shards",
-                f"folder:{pets}",
-                str(tmp_path / "shards"),
-                "--image-size",
-                "8",
-                "--split",
-                "exact",
-            ]
-        )
-        == 0
-    )
-    assert capsys.readouterr().out.splitlines()[1].split() == ["train", "14", "1"]
-    assert load(f"shards:{tmp_path / 'shards'}").image_size == (8, 8)
-
-
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        (["mnist", "new"], "unknown data 'mnist', known: digits"),
-        (["digits", "full"], "full already exists and is not empty"),
-        (["folder:nowhere", "new"], "no folder at {here}/nowhere"),
-        (["digits", "new", "--image-size", "8"], "digits has no option image_size"),
-        (["shards:nowhere", "new"], "no index.json in nowhere"),
-        (["shards:full", "new"], "shards:full is already written as shards"),
-    ],
-)
-def test_the_command_names_what_is_wrong(words, says, digits, tmp_path, monkeypatch, capsys):
-    write_shards(digits, tmp_path / "full")
-    monkeypatch.chdir(tmp_path)
-    assert main(["shards", *words]) == 1
-    err = capsys.readouterr().err.replace("\\", "/")
-    assert f"error: {says.format(here=tmp_path.as_posix())}" in err
-    assert [path.name for path in tmp_path.iterdir()] == ["full"]
 
 
 @pytest.mark.parametrize("spoil", ["no folder", "no index", "half a shard"])

@@ -8,8 +8,6 @@ import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 from pages import FURTHER, PAIRS, REWRITTEN, WAITING, read
 
-from tools.page_length import exercise_minutes, format_minutes, reading_minutes
-
 pytestmark = pytest.mark.repo
 
 
@@ -25,13 +23,6 @@ def test_a_further_page_keeps_to_its_limit(path):
 
 def test_pages_that_wait_are_pages_that_have_a_further_page():
     assert {core.stem for core, _ in PAIRS} >= WAITING
-
-
-@pytest.mark.parametrize("path", [*REWRITTEN, *FURTHER.values()], ids=lambda path: str(path)[-30:])
-def test_the_card_gives_the_minutes_that_its_words_and_lines_take(path):
-    book = read(path)
-    text = format_minutes(reading_minutes(book), exercise_minutes(book))
-    assert any(f"| your time | {text} |" in cell.source for cell in book.cells)
 
 
 # A planted page

@@ -1,4 +1,4 @@
-"""The pictures of attention show torch's numbers, and nothing runs over an edge or another text."""
+"""Pictures of attention in notebook 03: framed patches, maps, spreads and heads."""
 
 import pandas as pd
 import pytest

@@ -1,7 +1,4 @@
-"""The pictures of notebook 01: cells are where `patchify` puts their numbers.
-
-And no text runs over an edge or another.
-"""
+"""Pictures of patches in notebook 01: rows, grids, sequences and what a patch holds."""
 
 import numpy as np
 import pytest

@@ -1,3 +1,5 @@
+"""The style of all figures: settings stay alone, the same bytes, the colors that were drawn."""
+
 import io
 
 import IPython.display

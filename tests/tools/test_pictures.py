@@ -1,4 +1,4 @@
-"""The animations of all pages: what is stored is what the command draws, from the real numbers."""
+"""The stored animations: small, calm, and what the code draws from the real numbers."""
 
 import argparse
 import re
@@ -7,16 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from PIL import Image, ImageChops, ImageSequence, ImageStat
 
 from tools import animation_meeting as meeting
 from tools import animation_stream as stream
 from tools.pictures import ANIMATIONS, IMAGES, nine, run
-from vit_helpers.attention import attention
-from vit_helpers.data.digits import every_digit
-from vit_helpers.inspection import token_layers
-from vit_helpers.plots import style
 from vit_helpers.plots.attention_steps import read_example
 from vit_helpers.pretrained import load_pretrained
 
@@ -117,69 +112,6 @@ def test_captions_end_before_their_frame_does(name):
     for number in range(len(module.moments(given))):
         frame = np.asarray(module.draw_frame(given, number, 1.0).convert("L"))
         assert frame[[0, -1]].min() == 255 and frame[:, [0, -1]].min() == 255
-
-
-@pytest.mark.parametrize("row", [0, 1, 2])
-def test_what_meets_is_attention(row):
-    labels, z, matrices = read_example()
-    q, k, v = (z @ matrices[role] for role in "qkv")
-    output, weights = attention(q, k, v)
-    met = meeting.meeting_of(labels, z, matrices, row)
-    assert torch.allclose(met.weights, weights[row]) and torch.allclose(met.output, output[row])
-    assert torch.allclose(met.products.sum(dim=1), k @ q[row]) and met.name == labels[row]
-    assert "-0" not in [text.get_text() for text in meeting.draw_moment(met).axes[0].texts]
-
-
-def test_a_ribbon_is_as_wide_as_its_weight():
-    met = numbers("03_attention/meeting")
-    frame = np.asarray(meeting.draw_frame(met, len(meeting.moments(met)) - 1, 1.0), int)
-    pink = np.array([round(255 * part) for part in meeting.tint(style.VALUE, 0.8)])
-    column = meeting.VALUES + 4 * meeting.CELL + 6  # just behind the values
-    wide = [
-        (np.abs(frame[y - 40 : y + 40, column] - pink).max(axis=-1) < 40).sum()
-        for y in (round(meeting.row_top(i) + meeting.CELL / 2) for i in range(3))
-    ]
-    assert wide == pytest.approx((meeting.THICK * met.weights).tolist(), abs=2.5)
-
-
-def test_the_query_goes_from_key_to_key():
-    met = numbers("03_attention/meeting")
-    blue = np.array(list(bytes.fromhex(style.QUERY[1:])))
-    tops = []
-    for number in (1, 2, 3):
-        frame = np.asarray(meeting.draw_frame(met, number, 1.0), int)
-        rows = (np.abs(frame[:, meeting.KEYS + 30] - blue).max(axis=-1) < 60).nonzero()[0]
-        tops.append(rows.min())
-    keys = [meeting.row_top(i) - meeting.CELL - 3 for i in range(3)]
-    assert tops == pytest.approx(keys, abs=3)
-
-
-def test_the_class_token_is_the_models():
-    pretrained = load_pretrained("ours:drawn")
-    model, preprocess, _ = pretrained
-    followed = numbers("04_encoder/stream")
-    layers = token_layers(model, preprocess(nine())[None])
-    assert torch.allclose(followed.tokens[::2], torch.stack(layers)[:, 0, 0], atol=1e-5)
-    total = followed.tokens[0] + followed.added.sum(dim=0)
-    assert torch.allclose(total, followed.tokens[-1], atol=1e-4)
-    top = dict(pretrained.top(nine(), k=10))
-    assert followed.after.tolist() == pytest.approx([top[str(i)] for i in range(10)], abs=1e-5)
-    # before the blocks, any image's
-    other = stream.read_stream(pretrained, every_digit().images[1416])
-    assert torch.allclose(other.before, followed.before)
-    assert torch.equal(other.tokens[0], followed.tokens[0])
-    assert followed.before.max() < 0.3 < 0.9 < followed.after.max() and followed.after.argmax() == 9
-
-
-def test_what_is_added_stays_above_its_place():
-    followed = numbers("04_encoder/stream")
-    count = len(followed.added)
-    early = np.asarray(stream.draw_frame(followed, 2, 1.0), int)
-    late = np.asarray(stream.draw_frame(followed, count + 1, 1.0), int)
-    x, top = round(stream.station(0, count)), stream.TOP
-    column = slice(top + 4, top + stream.ADDED[1] - 4)
-    assert np.array_equal(early[column, x - 6 : x + 6], late[column, x - 6 : x + 6])
-    assert (late[column, x] < 250).any() and count == 8
 
 
 def test_the_alt_texts_have_the_numbers():

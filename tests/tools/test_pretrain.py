@@ -1,29 +1,27 @@
-"""The model of photographs: how it is trained and calibrated, its file, and what it predicts."""
+"""The tool that trains what is stored: its files, and the tools that start from them."""
 
-import hashlib
-import os
+import contextlib
+import io
 import re
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
+from commands import command, main_status
 from PIL import Image
 
-from tests.cli.test_commands import main_status, run_tool
+from tools import main as run_tool
 from tools import pretrain
-from tools.experiments import transfer, unfamiliar
-from vit_helpers.data import Batches, load, photos, subset
-from vit_helpers.data.digits import cat
-from vit_helpers.pretrained import load_pretrained
+from tools.experiments import localization, transfer, unfamiliar
+from vit_helpers.ablation import unpack
+from vit_helpers.data import load
+from vit_helpers.pretrained import load_pretrained, load_weights
 from vit_helpers.pretrained.calibration import load_familiarity
 from vit_helpers.pretrained.files import read_notes
-from vit_helpers.pretrained.sources import OURS
-from vit_helpers.results import RESULTS, read_results
-from vit_helpers.training import evaluate
-
-STORED = OURS / "photos.safetensors"
+from vit_helpers.results.localization import unpack_scores
 
 
 def draw_colors(folder, names):
@@ -109,15 +107,6 @@ def test_a_model_that_never_saw_cats_and_dogs_learns_them_from_few_labels(
     assert "from scratch" in capsys.readouterr().out
 
 
-def test_the_stored_model_without_cats_and_dogs_has_not_seen_them():
-    notes, kept = read_notes(OURS / "eight.safetensors"), load_pretrained("ours:eight")
-    every = load_pretrained("ours:photos").class_names
-    assert kept.class_names == tuple(name for name in every if name not in ("cat", "dog"))
-    assert (
-        notes["command"] == "python -m tools.pretrain eight --photos folder:cifar10_jpeg --seed 0"
-    )
-
-
 @pytest.mark.dev
 def test_a_row_for_each_kind_of_image(trained, monkeypatch, capsys):
     monkeypatch.setattr(unfamiliar, "COUNT", 20)
@@ -139,91 +128,172 @@ def test_a_row_for_each_kind_of_image(trained, monkeypatch, capsys):
     assert "ours:scattered does not say which images are familiar" in capsys.readouterr().err
 
 
-def test_the_stored_file_is_small_and_complete():
-    notes, (model, preprocess, names) = read_notes(STORED), load_pretrained("ours:photos")
-    assert STORED.stat().st_size < 2.5e6
-    assert sum(p.numel() for p in model.parameters()) == 1_205_642
-    assert preprocess.crop == (32, 32) and len(names) == 10 and "cat" in names
-    assert (
-        notes["command"] == "python -m tools.pretrain photos --photos folder:cifar10_jpeg --seed 0"
+def weights(folder):
+    return torch.load(folder / "checkpoint.pt", weights_only=True)["model"]
+
+
+@pytest.fixture(scope="module")
+def pretrained(tmp_path_factory):
+    """What `pretrain` keeps, after a moment's training"""
+    folder = tmp_path_factory.mktemp("pretrained")
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said):
+        words = [
+            "scattered",
+            "seven",
+            "masked",
+            "--images",
+            "60",
+            "--epochs",
+            "1",
+            "--out",
+            str(folder / "weights"),
+        ]
+        assert run_tool(pretrain, words) == 0
+    return folder / "weights", said.getvalue()
+
+
+@pytest.mark.dev
+def test_pretrain_stores_three_kinds_of_models(pretrained):
+    folder, said = pretrained
+    kept = {
+        name: load_weights(folder / f"{name}-0.safetensors")
+        for name in ("scattered", "seven", "masked")
+    }
+    assert [len(one.class_names) for one in kept.values()] == [10, 7, 0]
+    assert [one.preprocess.crop for one in kept.values()] == [(24, 24), (24, 24), (8, 8)]
+    accuracies = re.findall(
+        r"^0 minutes, accuracy: validation 0\.\d{4}, test (0\.\d{4})$", said, re.M
     )
-    assert float(notes["minutes"]) <= 100 and float(notes["test accuracy"]) > 0.83
-
-
-def test_the_results_page_shows_the_stored_rows():
-    page = (
-        (RESULTS / "README.md")
-        .read_text(encoding="utf-8")
-        .partition("\n## Photos\n")[2]
-        .partition("\n## ")[0]
-    )
-    shown = [line.strip("|").split("|") for line in page.splitlines() if line.startswith("| ")][1:]
-    stored, notes = read_results("unfamiliar"), read_notes(STORED)
-    for (words, *cells), row in zip(shown, stored.to_dict("records"), strict=True):
-        numbers = [float(cell.replace(",", "")) for cell in cells]
-        wanted = [row["images"], row["probability"], row["above 0.9"], row["unfamiliar"]]
-        assert numbers == pytest.approx(wanted, abs=0.0051), words
-        if row["accuracy"] == row["accuracy"]:
-            found = [float(number) for number in re.findall(r"0\.\d{3}", words)]
-            assert found == pytest.approx([row["accuracy"], row["calibration error"]], abs=0.00051)
-    assert (
-        f"test accuracy is {float(notes['test accuracy']):.3f} (" in page
-        and f"took {notes['minutes']} minutes" in page
+    assert len(accuracies) == 2 and "mean squared error of hidden pixels" in said
+    notes = {name: read_notes(folder / f"{name}-0.safetensors") for name in kept}
+    assert [one.get("test accuracy") for one in notes.values()] == [*accuracies, None]
+    for name, one in notes.items():
+        images = "" if name == "masked" else "--images 60 "
+        assert one["command"] == f"python -m tools.pretrain {name} {images}--epochs 1 --seed 0"
+    data = load("scattered_digits", n=60)
+    assert torch.allclose(
+        kept["seven"].preprocess(data.test.images[0]), data.normalize(data.test.images)[0]
     )
 
 
-def test_500_validation_images_are_classified():
-    place = Path(os.environ.get("VIT_HELPERS_DATA", "")) / "cifar10_jpeg"
-    if not (place / "train").is_dir():
-        pytest.skip(
-            "needs the photos that the model was trained on, "
-            "as VIT_HELPERS_DATA/cifar10_jpeg/train/CLASS/*.jpg"
-        )
-    data = load(f"folder:{place}", image_size=32)
-    hashes = [
-        hashlib.sha256(image.numpy().tobytes()).hexdigest() for image in data.validation.pixels
-    ]
-    rows = torch.tensor(sorted(range(len(hashes)), key=hashes.__getitem__)[:500])
-    model, preprocess, _ = load_pretrained("ours:photos")
-    accuracy = evaluate(
-        model, Batches(subset(data.validation, rows), 100, preprocess.normalize)
-    ).accuracy
-    stored = float(read_notes(STORED)["validation accuracy"])
-    assert abs(accuracy - stored) < 3 * (stored * (1 - stored) / 500) ** 0.5
-
-
-PROBABILITIES = {"cat": 0.852, "china": 0.007, "flower": 0.444}  # of the cat
-
-
-def test_photos_have_the_same_probabilities_on_every_machine():
-    pictures, model = {"cat": cat(), **photos()}, load_pretrained("ours:photos")
-    for name, picture in pictures.items():
-        found = dict(model.top(picture, 10))
-        assert found["cat"] == pytest.approx(PROBABILITIES[name], abs=0.005), name
-
-
-def test_predict_names_the_cat_and_draws_its_attention(tmp_path, monkeypatch, capsys):
+@pytest.mark.dev
+def test_localization_stores_and_prints_its_rows(pretrained, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    file = Path(load.__code__.co_filename).parent / "cat.jpg"
-    assert main_status("predict", str(file), "--weights", "ours:photos", "--top", "1") == 0
+    monkeypatch.setattr(localization, "IMAGES", 200)
+    words = [str(pretrained[0] / "scattered-0.safetensors"), "--out", "kept/localization.csv"]
+    assert run_tool(localization, words) == 0
+    said, stored = (
+        capsys.readouterr().out,
+        Path("kept/localization.csv").read_text(encoding="utf-8"),
+    )
+    rows = pd.read_csv("kept/localization.csv")
+    assert len(rows) == 5 + 5 + 7
+    assert rows.groupby("model")["method"].count().to_dict() == {
+        "none": 7,
+        "trained": 5,
+        "untrained": 5,
+    }
+    uniform = rows[rows["method"] == "uniform map"].iloc[0]
+    assert uniform["inside"] == uniform["inside_other"] == 0.25
+    assert (unpack_scores(uniform["rank"]) == 0.5).all() and len(
+        unpack_scores(uniform["pointing_game_other"])
+    ) == 40
+    for method in rows["method"].unique():
+        assert method in said
+    for map_scored in (
+        "\ntrained 0 rollout {'inside': ",
+        "\nnone 0 uniform map {'inside': 0.25, 'inside_other': 0.25}",
+    ):
+        assert said.count(map_scored) == 1
+    assert run_tool(localization, words) == 0  # nothing is left to do, and nothing is done twice
+    assert "{'inside': " not in capsys.readouterr().out
+    assert Path("kept/localization.csv").read_text(encoding="utf-8") == stored
+    assert run_tool(localization, ["nobody.safetensors"]) == 1
+    assert f"error: no weights at {Path.cwd() / 'nobody.safetensors'}" in capsys.readouterr().err
+
+
+@pytest.mark.dev
+def test_transfer_chooses_a_rate_for_each_way_and_continues(
+    pretrained, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.setattr("vit_helpers.pretrained.sources.OURS", tmp_path)
+    for name in ("seven", "masked"):
+        shutil.copy(pretrained[0] / f"{name}-0.safetensors", tmp_path / f"{name}.safetensors")
+    small = {"labels": [40], "augment": ["affine"], "pool": 100}
+    tasks = {
+        name: task | small | ({"images": 600} if "images" in task else {})
+        for name, task in transfer.TASKS.items()
+    }
+    monkeypatch.setattr(
+        transfer, "TASKS", {name: tasks[name] for name in ("new classes", "no labels before")}
+    )
+    monkeypatch.setattr(
+        transfer, "SETTINGS", transfer.SETTINGS | {"steps": 2, "tuning_seeds": [100]}
+    )
+    transfer.data_of.cache_clear()
+    out = tmp_path / "transfer.csv"
+    assert run_tool(transfer, ["--seeds", "2", "--out", str(out)]) == 0
     said = capsys.readouterr().out
-    assert re.fullmatch(r" *\d\d\.\d%  cat\nattention: cat-attention.png\n", said)
-    with Image.open("cat-attention.png") as drawn:
-        assert drawn.size == (1100, 400)
-
-
-def test_predict_says_which_images_are_unfamiliar(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    noise = torch.randint(
-        256, (32, 32, 3), generator=torch.Generator().manual_seed(0), dtype=torch.uint8
+    assert said.startswith("about 0.8 hours on one free core")
+    assert re.search(
+        r"^new classes +affine +40 +from scratch +0\.\d{1,3} +0\.\d{1,3} +0\.\d{1,3}$", said, re.M
     )
-    Image.fromarray(noise.numpy()).save("noise.png")
-    assert main_status("predict", "noise.png", "--weights", "ours:photos") == 0
+    rows = pd.read_csv(out)
+    assert len(rows) == 2 * 4 * (3 + 2) and (rows["steps"] == 2).all()
+    tested = rows[rows["split"] == "test"]
+    assert (tested.groupby(["task", "way"])["lr"].nunique() == 1).all() and set(tested["seed"]) == {
+        0,
+        1,
+    }
+    assert all(abs(unpack(row.right).mean() - row.accuracy) < 1e-4 for row in rows.itertuples())
+    trained = rows[rows["task"] == "new classes"].groupby("way")["trained"].first()
     assert (
-        "note: this image is unusually far from every class that the model knows"
-        in capsys.readouterr().out
+        trained["probe"]
+        == 3 * 65
+        < trained["LoRA"]
+        == 3 * 65 + 4 * 4 * (64 + 192)
+        < trained["full"]
     )
-    Path("cat.jpg").write_bytes((Path(load.__code__.co_filename).parent / "cat.jpg").read_bytes())
-    assert main_status("predict", "noise.png", "cat.jpg", "--weights", "ours:photos") == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert ["unusually far from every class" in line for line in lines] == [True, False]
+    assert trained["full"] == trained["from scratch"]
+    # as if stopped before the last run
+    out.write_text("".join(out.read_text().splitlines(keepends=True)[:-1]))
+    assert run_tool(transfer, ["--seeds", "2", "--out", str(out)]) == 0
+    again = pd.read_csv(out).drop(columns="seconds")
+    assert again.equals(rows.drop(columns="seconds"))
+    weights = shutil.copy(tmp_path / "seven.safetensors", tmp_path / "seven-3.safetensors")
+    words = ["--tasks", "new classes", "--seeds", "1", "--pretrained", "3", "--out", str(out)]
+    assert run_tool(transfer, [*words, "--weights", str(weights.parent)]) == 0
+    added = pd.read_csv(out).iloc[len(rows) :]
+    assert added["way"].tolist() == ["probe", "LoRA", "full"]  # from scratch has no such model
+    assert set(added["pretrained"]) == {3} and set(rows["pretrained"]) == {0}
+    first = tested[(tested["task"] == "new classes") & (tested["seed"] == 0)].iloc[1:]
+    assert added["right"].tolist() == first["right"].tolist()  # the same weights, the same answers
+
+
+def test_predict_classifies_a_picture_and_draws_its_attention(
+    pretrained, tmp_path, monkeypatch, capsys
+):
+    weights = pretrained[0] / "scattered-0.safetensors"
+    Image.fromarray((load("scattered_digits", n=60).test.images[0, 0] * 255).byte().numpy()).save(
+        tmp_path / "mine.png"
+    )
+    done = command("predict", "mine.png", "--weights", weights, "--top", 3, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    shares = [float(x) for x in re.findall(r"^ *([\d.]+)%  \d$", done.stdout, re.M)]
+    assert len(shares) == 3 and shares == sorted(shares, reverse=True)
+    with Image.open(tmp_path / "mine-attention.png") as drawn:
+        assert drawn.size == (1100, 400)
+    monkeypatch.chdir(tmp_path)
+    for picture, files, says in (
+        ("nobody.png", weights, f"no picture at {tmp_path / 'nobody.png'}"),
+        (weights, weights, "is damaged, or not an image"),
+        ("mine.png", "vit_b_16", "unknown weights 'vit_b_16'"),
+        (
+            "mine.png",
+            pretrained[0] / "masked-0.safetensors",
+            "has no classification head, so it cannot predict classes",
+        ),
+    ):
+        assert main_status("predict", str(picture), "--weights", str(files)) == 1
+        assert says in capsys.readouterr().err

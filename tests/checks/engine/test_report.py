@@ -1,13 +1,10 @@
-"""What all checks share.
-
-They never raise, leave no trace, and tell an answer not written from one that fails.
-"""
+"""What all checks share: marks, shortened values, and answers that leave no trace."""
 
 import pytest
 import torch
 from torch import nn
 
-from vit_helpers.checks.engine import compare, modules, report
+from vit_helpers.checks.engine import compare, report
 from vit_helpers.checks.patches import check_patchify
 from vit_helpers.patches import patchify
 
@@ -107,73 +104,6 @@ def test_a_share_is_the_part_of_the_ideas_that_are_right(capsys):
 def test_a_check_is_silent_beside_several_gpus(monkeypatch, recwarn):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     assert check_patchify(patchify) is True and not recwarn.list
-
-
-THIRD = torch.tensor([1.0, 3.0], dtype=torch.float64) / 3
-
-
-@pytest.mark.parametrize(
-    ("got", "wanted", "right"),
-    [
-        (THIRD, THIRD + 1e-12, True),
-        (THIRD, THIRD + 1e-8, False),
-        (THIRD.float(), THIRD, True),  # mixed types: to the digits of the shorter one
-        (THIRD, THIRD.float(), True),
-        (THIRD.float(), THIRD.float() + 1e-6, True),
-        (THIRD, THIRD[:1], False),
-        (THIRD * torch.nan, THIRD * torch.nan, False),
-    ],
-)
-def test_the_tolerance_follows_the_type(got, wanted, right):
-    assert compare.same(got, wanted) == right
-    assert compare.same(got, wanted, atol=1e-4) == (
-        right or (got.shape == wanted.shape and not got.isnan().any())
-    )
-
-
-def test_lost_digits_have_words_of_their_own():
-    compare.expect_digits(THIRD, THIRD)
-    compare.expect_digits(THIRD, THIRD + 1)  # other numbers, not lost digits
-    with pytest.raises(report.Mistake, match="loses digits"):
-        compare.expect_digits(THIRD.float().double(), THIRD)
-
-
-class Steady(nn.Module):
-    """A right module, and places to go wrong"""
-
-    def __init__(self, change=lambda self, x: x):
-        super().__init__()
-        self.change = change
-
-    def forward(self, x):
-        return 2 * self.change(self, x)
-
-
-def keeps(self, x):
-    self.first = getattr(self, "first", x)
-    return self.first
-
-
-@pytest.mark.parametrize(
-    ("change", "says"),
-    [
-        (lambda self, x: x.add_(1), "changes its input"),
-        (lambda self, x: x.add_(torch.rand(3)), "changes its input"),
-        (lambda self, x: x + torch.rand(3), "something is random inside forward"),
-        (lambda self, x: nn.functional.dropout(x, 0.5, self.training), "in training mode"),
-        (lambda self, x: x + self.training, "different results in training mode"),
-        (lambda self, x: x * 0, "the same result for another input"),
-        (keeps, "the same result for another input"),
-        (lambda self, x: x[:1], "gives shape (1, 3) in evaluation mode"),
-        (lambda self, x: x * 1j, "gives complex numbers"),
-    ],
-)
-def test_modules_are_steady(change, says):
-    x = torch.randn(2, 3)
-    modules.expect_steady(Steady(), x, (2, 3))
-    with pytest.raises(report.Mistake) as mistake:
-        modules.expect_steady(Steady(change), x, (2, 3))
-    assert says in str(mistake.value)
 
 
 def joined(x):

@@ -1,13 +1,8 @@
 """The model of the live page: ink and pixels, training and test images, and how well it reads."""
 
-import ast
-import hashlib
-import inspect
 import json
-import re
 import statistics
-import tomllib
-from itertools import chain, combinations, islice
+from itertools import chain, islice
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +12,7 @@ import torch
 from safetensors import safe_open
 
 from tools import main as run_tool
-from tools.experiments import drawn, strokes, strokes_choosing, strokes_frozen
+from tools.experiments import drawn, strokes_frozen
 from vit_helpers.live.ink import reduce_ink
 from vit_helpers.pretrained import load_pretrained
 from vit_helpers.pretrained.sources import OURS
@@ -25,7 +20,6 @@ from vit_helpers.results import read_results
 
 pytestmark = pytest.mark.dev
 ROOT = Path(__file__).parents[3]
-FROZEN = "7099786039515dd7bc5f6fe70a8010f087c7550a7715d7d4885dc8bbb766f8f4"
 
 # ink
 
@@ -55,78 +49,7 @@ def test_every_cell_is_the_mean_over_its_area(shape, size):
     assert torch.allclose(reduce_ink(torch.tensor(ink), size), expected, atol=1e-6)
 
 
-def test_where_and_how_large_a_drawing_is_makes_no_difference():
-    ink = torch.rand(20, 12)
-    ink[0, 0] = ink[-1, -1] = 1
-    pixels = reduce_ink(ink)
-    moved, larger = torch.zeros(60, 50), torch.kron(ink, torch.ones(7, 7))
-    moved[33:53, 5:17] = ink
-    assert torch.allclose(reduce_ink(moved), pixels, atol=1e-6) and torch.allclose(
-        reduce_ink(larger), pixels, atol=1e-6
-    )
-    # 12 x 20: 3.2 cells free on each side
-    assert (pixels[:, [0, 1, 2, -3, -2, -1]] == 0).all() and (pixels[:, 4:12].sum() > 0)
-
-
-def test_the_faint_edge_of_a_stroke_does_not_move_the_box():
-    ink = torch.zeros(40, 40)
-    ink[10:30, 18:22] = 1
-    soft = ink.clone()
-    soft[9, 18:22] = soft[30, 18:22] = 0.09
-    assert torch.equal(reduce_ink(soft), reduce_ink(ink))
-    soft[9, 18:22] = 0.2
-    assert not torch.allclose(reduce_ink(soft), reduce_ink(ink), atol=0.01)
-
-
-@pytest.mark.parametrize(
-    ("ink", "error", "says"),
-    [
-        ([[1.0]], TypeError, r"ink is a floating-point tensor \(H, W\), got list"),
-        (torch.ones(3, 3, dtype=torch.uint8), TypeError, "got torch.uint8"),
-        (torch.ones(1, 3, 3), ValueError, r"ink has 2 axes \(H, W\), got 3: \(1, 3, 3\)"),
-        (torch.full((3, 3), torch.nan), ValueError, "from 0 .* to 1 .*without NaN"),
-        (torch.full((3, 3), 255.0), ValueError, "from 0 .* to 1 "),
-        (torch.full((3, 3), 0.1), ValueError, "the drawing is empty"),
-        (torch.zeros(0, 3), ValueError, "the drawing is empty"),
-    ],
-)
-def test_what_is_no_drawing_is_refused(ink, error, says):
-    with pytest.raises(error, match=says):
-        reduce_ink(ink)
-
-
 # three hands that share nothing
-
-
-def test_the_test_strokes_are_those_that_were_frozen():
-    """They are older than the training strokes; if they change, no stored result holds."""
-    assert hashlib.sha256(Path(strokes_frozen.__file__).read_bytes()).hexdigest() == FROZEN
-
-
-def functions(module):
-    """The functions of a module by their code, whatever their docstrings and names"""
-    for node in ast.walk(ast.parse(inspect.getsource(module))):
-        if isinstance(node, ast.FunctionDef):
-            yield ast.unparse(
-                ast.Module([line for line in node.body if not isinstance(line, ast.Expr)], [])
-            )
-
-
-def test_the_sets_of_strokes_share_no_code_and_no_shape():
-    modules = (strokes, strokes_choosing, strokes_frozen)
-    assert not [
-        one for one in modules if re.search(r"^ *(from|import) tools", inspect.getsource(one), re.M)
-    ]
-    for one, other in combinations(modules, 2):
-        assert not {*functions(one)} & {*functions(other)}
-    settings = tomllib.loads(Path(drawn.__file__).with_suffix(".toml").read_text(encoding="utf-8"))
-    for digit, ways in enumerate(strokes_frozen.SHAPES):
-        frozen = {stroke.strip() for way in ways for stroke in way}
-        assert len(ways) >= 3 and not frozen & {
-            *settings["training"][str(digit)],
-            *settings["choosing"][str(digit)],
-        }
-    assert "drawn.toml" not in inspect.getsource(strokes_frozen)
 
 
 def test_the_handwritten_digits_are_divided_between_whole_sheets():
