@@ -189,5 +189,5 @@ def test_masks_that_do_not_fit(T, mask, error, words):
 
 @pytest.mark.parametrize(("dim", "heads"), [(10, 3), (8, 0), (4, 8)])
 def test_width_that_does_not_split_is_named(dim, heads):
-    with pytest.raises(ValueError, match=f"width {dim} does not split into {heads} equal heads"):
+    with pytest.raises(ValueError, match=f"width {dim} .*{heads} "):
         MultiHeadAttention(dim, heads)

@@ -201,7 +201,7 @@ def test_a_damaged_checkpoint_of_a_sharded_run_is_refused(runs, tmp_path):
     path = shutil.copytree(folder / "sharded", tmp_path / "run") / "checkpoint.pt"
     path.write_bytes(path.read_bytes()[:-1])
     status, _, err = alone(train, "--resume", "run", cwd=tmp_path)
-    assert status == 1 and "truncated or damaged; the one before it is" in err
+    assert status == 1 and "truncated or damaged" in err
 
 
 def kill_one(run, after):

@@ -404,7 +404,7 @@ def test_a_map_of_attention_leaves_registers_out():
         attention_map(weights, (4, 4), (1, 2), registers=3),
         weights[..., 4 + 6, 4:].unflatten(-1, (4, 4)),
     )
-    with pytest.raises(ValueError, match=r"20 tokens .*give the number of registers"):
+    with pytest.raises(ValueError, match=r"20 tokens .*registers"):
         attention_map(weights, (4, 4))
     with pytest.raises(ValueError, match="without a class token"):
         attention_map(weights, (4, 4), registers=4)

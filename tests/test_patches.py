@@ -54,7 +54,7 @@ def test_bad_input_is_named(call, words):
 
 
 def test_patches_are_square():
-    with pytest.raises(TypeError, match=r"patch_size must be a whole number, got \(4, 8\)"):
+    with pytest.raises(TypeError, match=r"patch_size.*\(4, 8\)"):
         patchify(torch.zeros(1, 3, 32, 32), (4, 8))
 
 

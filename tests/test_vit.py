@@ -481,7 +481,7 @@ def test_torchs_encoder_layer_in_place_of_our_block():
         getattr(ours, name).load_state_dict(getattr(model, name).state_dict())
     images = torch.randn(2, 3, 16, 16)
     assert largest_difference(ours.forward_features(images), model.forward_features(images)) < 1e-5
-    with pytest.raises(TypeError, match="TransformerEncoderLayer does not expose its weights"):
+    with pytest.raises(TypeError, match="TransformerEncoderLayer"):
         model.attention_weights(images)
 
 
@@ -551,34 +551,34 @@ def test_models_and_configs_can_be_copied():
 @pytest.mark.parametrize(
     ("changes", "error", "words"),
     [
-        ({"image_size": 30}, ValueError, "30 x 30 pixels does not divide into patches of side 4"),
+        ({"image_size": 30}, ValueError, "30 x 30 .* side 4"),
         ({"image_size": (16, 18)}, ValueError, "16 x 18 pixels"),
         ({"image_size": (16, 16, 16)}, TypeError, "whole number or a pair"),
-        ({"num_heads": 5}, ValueError, "width 32 does not split into 5 equal heads"),
-        ({"pool": "max"}, ValueError, "unknown pool 'max', known: cls, avg, map, none"),
+        ({"num_heads": 5}, ValueError, "width 32 .* 5 "),
+        ({"pool": "max"}, ValueError, "'max'.*: cls, avg, map, none"),
         (
             {"positions": "fourier"},
             ValueError,
-            "unknown positions 'fourier', known: learned, sincos, rotary, none",
+            "'fourier'.*: learned, sincos, rotary, none",
         ),
         ({"class_token": False}, ValueError, "class_token=False"),
-        ({"depth": 0}, ValueError, "depth must be at least 1, got 0"),
-        ({"depth": 2.0}, TypeError, "depth must be a whole number, got 2.0"),
-        ({"num_classes": -1}, ValueError, "num_classes must be at least 0, got -1"),
-        ({"representation_size": 0}, ValueError, "representation_size must be at least 1"),
-        ({"dropout": 1.5}, ValueError, "dropout must be a number from 0 up to 1, got 1.5"),
-        ({"attn_dropout": -0.1}, ValueError, "attn_dropout must be a number from 0 up to 1"),
-        ({"dropout": "0.1"}, TypeError, "dropout must be a number, got '0.1'"),
+        ({"depth": 0}, ValueError, "depth .* 1, got 0"),
+        ({"depth": 2.0}, TypeError, "depth .*got 2.0"),
+        ({"num_classes": -1}, ValueError, "num_classes .* 0, got -1"),
+        ({"representation_size": 0}, ValueError, "representation_size .* 1"),
+        ({"dropout": 1.5}, ValueError, "^dropout .* 0 .* 1, got 1.5"),
+        ({"attn_dropout": -0.1}, ValueError, "attn_dropout .* 0 .* 1"),
+        ({"dropout": "0.1"}, TypeError, "^dropout .*got '0.1'"),
         (
             {"mlp_ratio": float("nan")},
             ValueError,
-            "mlp_ratio must be a number from 0 up to inf, got nan",
+            "mlp_ratio .*got nan",
         ),
-        ({"norm_eps": -1}, ValueError, "norm_eps must be a number from 0"),
-        ({"class_token": None}, ValueError, "unknown class_token None, known: True, False"),
+        ({"norm_eps": -1}, ValueError, "norm_eps .* 0"),
+        ({"class_token": None}, ValueError, "class_token None.*: True, False"),
         ({"image_size": True}, TypeError, "whole number, got True"),
-        ({"patch_size": (4, 4)}, TypeError, r"patch_size must be a whole number, got \(4, 4\)"),
-        ({"mlp_ratio": 0}, ValueError, "mlp_ratio 0 leaves no hidden width"),
+        ({"patch_size": (4, 4)}, TypeError, r"patch_size .*got \(4, 4\)"),
+        ({"mlp_ratio": 0}, ValueError, "mlp_ratio 0 "),
         (
             {"positions": "sincos", "embed_dim": 36 + 2, "num_heads": 2},
             ValueError,
@@ -593,14 +593,12 @@ def test_configs_that_do_not_fit(changes, error, words):
 
 @pytest.mark.parametrize("name", ["XL/16", "B", "B-16", "B/x", "", 16, "b/16"])
 def test_unknown_names_list_the_known_ones(name):
-    with pytest.raises(
-        ValueError, match="known: mini, Ti, S, B, L, H, each with a patch side, as in B/16"
-    ):
+    with pytest.raises(ValueError, match=r": mini, Ti, S, B, L, H, .*B/16"):
         ViTConfig.from_name(name)
 
 
 def test_a_config_is_not_a_name():
-    with pytest.raises(TypeError, match="takes a ViTConfig, got str"):
+    with pytest.raises(TypeError, match=r"ViTConfig.* str"):
         ViT("B/16")
 
 

@@ -144,7 +144,7 @@ def test_an_interval_of_clusters_covers_what_one_of_images_misses(count):
     [
         ([1, 0], None, r"two images or more\), got the shape \(2,\)"),
         ([[1]], None, r"got the shape \(1, 1\)"),
-        ([[1, 0, 0]], [1, 2], r"one label for each of 3 images, got the shape \(2,\)"),
+        ([[1, 0, 0]], [1, 2], r" 3 images, .*\(2,\)"),
         ([[1, 0, 0]], [["a", "b", "c"]], r"got the shape \(1, 3\)"),
         ([[1, 0, 0]], ["a", None, None], "2 of 3 images have no cluster"),
         ([[1, 0, 0]], [0, 1, math.nan], "1 of 3 images have no cluster"),
@@ -204,7 +204,7 @@ def test_a_comparison_pairs_seeds_and_images():
     assert lines.difference.to_list() == [0.25, 0.0] and lines.discordant.to_list() == [0.25, 0.0]
     assert lines.holm["up"] == pytest.approx(2 * lines.p["up"])
     assert compare(runs, changes=["up"]).holm["up"] == pytest.approx(lines.p["up"])
-    with pytest.raises(ValueError, match="up and baseline have no seed in common"):
+    with pytest.raises(ValueError, match=r"up and baseline .*seed"):
         paired(runs[(runs.change == "up") | (runs.seed == 3)], "up")
 
 
@@ -220,7 +220,5 @@ def test_each_side_is_compared_at_its_best():
     some = {name: [name, f"{name}, slow"] for name in ("baseline", "up")}
     (line,) = compare_best(runs, some).to_dict("records")
     assert line["difference"] == 0.5 and line["n"] == 2 and line["chosen"] == "up, slow: 100%"
-    with pytest.raises(
-        ValueError, match="the candidates of up and baseline have no seed in common"
-    ):
+    with pytest.raises(ValueError, match=r"candidates of up and baseline .*seed"):
         compare_best(runs[(runs.change != "up") | (runs.seed == 3)], some)

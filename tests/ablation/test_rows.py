@@ -43,5 +43,5 @@ def test_a_damaged_row_is_named(tmp_path):
     run_table(Table(seeds=2, baseline=SMALL.baseline), path, lambda line: None)
     lines = path.read_text().splitlines()
     path.write_text("\n".join([lines[0], "baseline,0,0.5", lines[2]]) + "\n")
-    with pytest.raises(ValueError, match=r"row 1 is damaged: baseline,0,0\.5"):
+    with pytest.raises(ValueError, match=r"row 1 .*: baseline,0,0\.5"):
         read_runs(path)

@@ -61,7 +61,7 @@ def test_two_at_once_do_not_write_into_one_file(tmp_path, monkeypatch):
     path, one = tmp_path / "rows.csv", Table(seeds=1, baseline=SMALL.baseline)
     with ExitStack() as stack:
         hold(tmp_path / ".rows.csv.lock", "taken", stack)
-        with pytest.raises(ValueError, match=r"another process writes into .*rows\.csv"):
+        with pytest.raises(ValueError, match=r"rows\.csv"):
             run_table(one, path)
     rows = run_table(one, path, lambda line: None)
     assert [file.name for file in tmp_path.iterdir()] == ["rows.csv"]
@@ -114,7 +114,7 @@ def test_other_settings_or_another_file_are_not_mixed_in(tmp_path):
     path = tmp_path / "rows.csv"
     one = Table(seeds=1, baseline=SMALL.baseline)
     run_table(one, path, lambda line: None)
-    with pytest.raises(ValueError, match="baseline, seed 0 with other settings"):
+    with pytest.raises(ValueError, match=r"baseline, seed 0 .*settings"):
         run_table(replace(one, baseline=SMALL.baseline | {"lr": 0.1}), path)
     path.write_text("a,b\n1,2\n")
     with pytest.raises(ValueError, match="is not a table of this kind"):
@@ -153,14 +153,14 @@ def test_a_summary_compares_seed_by_seed():
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        ({"changes": {"x": {"learning_rate": 1}}}, "x: unknown setting learning_rate, known: .*lr"),
+        ({"changes": {"x": {"learning_rate": 1}}}, "x: .*learning_rate.*: .*lr"),
         ({"baseline": {"epoch": 1}}, "baseline: unknown setting epoch"),
         ({"changes": {"x": 3}}, "x: expected settings"),
         ({"changes": {"baseline": {}}}, "call the change something else"),
-        ({"changes": {"x": {"rank": 3}}}, "x: rank has no effect: only the updates of tune=lora"),
-        ({"changes": {"x": {"tune": "head"}}}, "x: tune has no effect: there are no weights"),
-        ({"changes": {"x": {"seed": 3}}}, "x: seed has no effect: every .* with 3 seeds"),
-        ({"changes": {"x": {"tta": True}}}, "x: tta has no effect on validation: add test = true"),
+        ({"changes": {"x": {"rank": 3}}}, "x: rank .*tune=lora"),
+        ({"changes": {"x": {"tune": "head"}}}, "x: tune .*weights"),
+        ({"changes": {"x": {"seed": 3}}}, "x: seed .* 3 seeds"),
+        ({"changes": {"x": {"tta": True}}}, "x: tta .*test = true"),
         ({"seeds": 0}, "seeds must be at least 1, got 0"),
         ({"seeds": True}, "seeds must be a whole number, got True"),
     ],
@@ -188,9 +188,7 @@ def test_rows_know_their_images_their_machine_and_their_day(tmp_path):
 def test_the_test_split_is_kept_where_it_is_asked_for(tmp_path):
     path, one = tmp_path / "rows.csv", Table(seeds=1, baseline=SMALL.baseline)
     run_table(one, path, lambda line: None)
-    with pytest.raises(
-        ValueError, match="baseline, seed 0 without the test split: write into another file"
-    ):
+    with pytest.raises(ValueError, match=r"baseline, seed 0 .*test split"):
         run_table(replace(one, test=True), path)
     both = Table(
         seeds=1,
@@ -278,7 +276,7 @@ def test_runs_of_other_images_or_labels_are_not_compared(tmp_path):
     more = replace(table, changes={"flip": {"augment": "flip"}})
     relabel(tmp_path / "x")
     kept = path.read_bytes()
-    with pytest.raises(ValueError, match=r"holds baseline, seed 0, of other images or labels than"):
+    with pytest.raises(ValueError, match=r"baseline, seed 0, .*images or labels"):
         run_table(more, path, lambda line: None)
     assert path.read_bytes() == kept
     assert len(run_table(table, path, lambda line: None)) == 1  # nothing is added to it

@@ -82,7 +82,7 @@ def test_there_and_back_is_the_same_model():
 
 @pytest.mark.parametrize(("old", "new"), [(1, 2), (2, 3), (4, 1)])
 def test_other_numbers_of_channels_are_named(old, new):
-    with pytest.raises(ValueError, match=f"{old} channels cannot be adapted to {new}"):
+    with pytest.raises(ValueError, match=f"{old} channels .* {new}"):
         with_channels(trained(old, (0.5,) * old, (0.5,) * old), new)
 
 
@@ -107,7 +107,7 @@ def test_a_run_starts_with_the_outputs_of_its_weights(tmp_path, numbers, start):
     name = f"folder:{numbers}" if start is GRAY else "digits"
     settings = preset(name, weights=weights)
     pretrained = load_start(settings)
-    with pytest.warns(UserWarning, match="so that a gray picture gives the same outputs"):
+    with pytest.warns(UserWarning, match="gray"):
         data = load_data_for(pretrained, settings)
     model = adapt(pretrained, data, settings).eval()
     assert model.config.in_chans == data.in_chans == 4 - start.preprocess.in_chans
@@ -146,4 +146,4 @@ def test_a_gray_run_is_fine_tuned_on_a_folder_and_tested_on_gray_images_again(tm
     accuracy = float(test[0].split()[2])
     assert accuracy > 0.5  # of a tenth by guessing
     done = command("evaluate", "own", "digits", "--out", "c.png", cwd=tmp_path)
-    assert done.returncode == 0 and "own was trained on color images" in done.stdout, done.stderr
+    assert done.returncode == 0 and "color images" in done.stdout, done.stderr

@@ -64,7 +64,7 @@ def test_of_a_test_split_beside_classes_both_readings_are_shown(tmp_path):
     untrained(tmp_path / "w.safetensors", "bus", "train")
     done = command("evaluate", "w.safetensors", "folder:x", cwd=tmp_path)
     assert done.returncode == 1, done
-    assert "x can be read in two ways: if test, train are splits, move bus elsewhere" in done.stderr
+    assert "if test, train are splits, move bus" in done.stderr
 
 
 @pytest.mark.parametrize("split", ["exact", "hash"])
@@ -142,10 +142,7 @@ def test_a_run_that_has_seen_all_images_is_not_tested_on_them(tmp_path):
     )
     untrained(tmp_path / "w.safetensors", "cat", "dog", seen=b64encode(seen).decode())
     done = command("evaluate", "w.safetensors", "folder:x", cwd=tmp_path)
-    assert (
-        done.returncode == 1
-        and "was trained or validated on all of these 4 images: test it on other" in done.stderr
-    )
+    assert done.returncode == 1 and "all of these 4 images" in done.stderr
 
 
 # What was predicted for each image
@@ -167,7 +164,7 @@ def test_each_image_has_a_row_with_both_classes_and_the_probability(tmp_path):
     (tmp_path / "x" / "cat" / "bad.ppm").write_bytes(b"no image")
     untrained(tmp_path / "w.safetensors", "bird", "cat", "@dog")
     done = command("evaluate", "w.safetensors", "folder:x", "--csv", "a.csv", cwd=tmp_path)
-    assert done.returncode == 1 and "1 of 6 images could not be read" in done.stderr, done
+    assert done.returncode == 1 and "1 of 6 images" in done.stderr, done
     command("predict", "x", "--weights", "w.safetensors", "--csv", "p.csv", cwd=tmp_path)
     answers, predictions = (pd.read_csv(tmp_path / name) for name in ("a.csv", "p.csv"))
     assert answers.columns.tolist() == ["picture", "true class", "predicted class", "probability"]
@@ -267,7 +264,7 @@ def test_more_than_30_classes_are_a_table_in_a_file(tmp_path):
     for _ in range(2):  # its own table is replaced
         done = command("evaluate", "w.safetensors", "folder:x", cwd=tmp_path)
         assert done.returncode == 0, done
-    assert "\nthe worst of 35 classes, and the most frequent mistakes:\n" in done.stdout
+    assert "worst of 35 classes" in done.stdout
     assert re.search(r"\n +c00 +c07 +2 +1\.000\n", done.stdout), done.stdout
     assert done.stdout.count("\nc") == 10 + len(["confusion", "classes"])
     assert "\nclasses: x-classes.csv" in done.stdout
@@ -276,7 +273,7 @@ def test_more_than_30_classes_are_a_table_in_a_file(tmp_path):
     assert rows.loc["c07", "accuracy"] == 1 and rows.loc["all classes", "images"] == 70
     (tmp_path / "x-classes.csv").write_text("class,weekday\n1a,Monday\n")
     done = command("evaluate", "w.safetensors", "folder:x", cwd=tmp_path)
-    assert done.returncode == 1 and "x-classes.csv exists, and is no result" in done.stderr
+    assert done.returncode == 1 and "x-classes.csv" in done.stderr
 
 
 # Names
@@ -332,7 +329,7 @@ def test_a_name_of_several_classes_is_refused(tmp_path):
     fill(tmp_path / "x" / "dog", 10, first=10)
     run = command("evaluate", "w.safetensors", "folder:x", cwd=tmp_path)
     assert run.returncode == 1 and run.stderr.count("\n") == 1
-    assert "has several classes called crane, and it cannot be known which is meant" in run.stderr
+    assert "several classes called crane" in run.stderr
     shutil.rmtree(tmp_path / "x" / "crane")
     run = command("evaluate", "w.safetensors", "folder:x", cwd=tmp_path)
     assert run.returncode == 0, run.stderr

@@ -105,13 +105,11 @@ def test_other_names_are_answered_with_the_nearest_layout(tmp_path):
     torch.save(state, path := tmp_path / "distilled.pth")
     with pytest.raises(
         ValueError,
-        match="nearest to the layout of timm, but 2 of its 34 names do not belong to it: dist",
+        match=r"timm, .*2 of its 34 .*: dist",
     ):
         load_pretrained(path)
     torch.save(torchvision.models.resnet18().state_dict(), path)
-    with pytest.raises(
-        ValueError, match=r"names of no known layout, torchvision, timm, .*conv1\.weight"
-    ):
+    with pytest.raises(ValueError, match=r"torchvision, timm, .*conv1\.weight"):
         load_pretrained(path)
 
 
@@ -123,9 +121,7 @@ class Payload:
 @pytest.mark.parametrize("content", [Payload(), {"state_dict": Payload()}, torch.nn.Linear(2, 2)])
 def test_no_code_of_a_file_runs(tmp_path, capsys, content):
     torch.save(content, path := tmp_path / "evil.pth")
-    with pytest.raises(
-        ValueError, match="pickled objects, which could run code: save only the state_dict"
-    ):
+    with pytest.raises(ValueError, match=r"pickled objects.*state_dict"):
         load_pretrained(path)
     assert not capsys.readouterr().out
 
@@ -135,8 +131,8 @@ def test_no_code_of_a_file_runs(tmp_path, capsys, content):
     [
         (b"", "truncated, damaged or not a file of weights"),
         (b"<html>", "truncated, damaged or not a file of weights"),
-        ([1, 2], "contains no named tensors, but an object of type list"),
-        ({"lr": 1}, "contains no named tensors, but an object of type dict"),
+        ([1, 2], "type list"),
+        ({"lr": 1}, "type dict"),
         ({"history": [], "recipe": {}, "model": {}}, "a checkpoint to resume from; .* give"),
     ],
 )
@@ -150,14 +146,12 @@ def test_files_that_hold_no_weights_are_named(tmp_path, content, says):
 def test_what_a_file_cannot_tell_is_asked_for(tmp_path):
     model = ViT(ViTConfig(16, 8, 3, 5, 24, 1, 3))
     torch.save(model.state_dict(), path := tmp_path / "narrow.pth")
-    with pytest.raises(
-        ValueError, match="width 24 do not show the number of heads: give num_heads"
-    ):
+    with pytest.raises(ValueError, match=r"width 24 .*num_heads"):
         load_pretrained(path)
     assert load_pretrained(path, num_heads=3).model.config == model.config
     with pytest.raises(ValueError, match="says how many heads"):
         load_pretrained("ours:seven", num_heads=3)
-    with pytest.raises(ValueError, match=r"has neither weights\.safetensors"):
+    with pytest.raises(ValueError, match=r"weights\.safetensors"):
         load_pretrained(tmp_path)
 
 
@@ -264,7 +258,7 @@ def test_weights_of_our_own_run_are_fine_tuned_at_another_size(photos, tmp_path)
         (["--weights", "plain.pth", "--size", "S"], "the weights plain.pth determine size"),
         (["--weights", "plain.pth", "--set", "depth=3"], "the weights plain.pth determine depth"),
         (["--weights", "plain.pth", "--set", "norm=last"], "the weights plain.pth determine norm"),
-        (["--tune", "head"], "there is nothing to fine-tune without weights"),
+        (["--tune", "head"], "without weights"),
         (
             ["--weights", "plain.pth", "--image-size", "20"],
             "the patches of plain.pth have side 8: give an image size",

@@ -105,5 +105,5 @@ def test_components_are_those_of_all_images_together():
 
 
 def test_more_components_than_there_are_is_an_error():
-    with pytest.raises(ValueError, match="4 tokens of 2 numbers have no 3 components"):
+    with pytest.raises(ValueError, match=r"4 tokens of 2 .* 3 components"):
         principal_components(torch.randn(1, 4, 2), 3)

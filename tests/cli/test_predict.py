@@ -64,4 +64,6 @@ def test_a_folder_that_cannot_be_read_is_named_by_predict(tmp_path, monkeypatch)
     fill(tmp_path / "x", 2)
     monkeypatch.setattr(os, "scandir", scandir)
     done = command("predict", tmp_path / "x", "--weights", tmp_path / "w.safetensors", cwd=tmp_path)
-    assert done.returncode == 1 and "closed cannot be read: Permission denied" in done.stderr, done
+    assert (
+        done.returncode == 1 and "closed" in done.stderr and "Permission denied" in done.stderr
+    ), done

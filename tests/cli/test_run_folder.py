@@ -82,10 +82,7 @@ def test_results_without_a_checkpoint_are_not_overwritten(tmp_path):
     for name in ("weights.safetensors", "best.safetensors", "curves.png", "history.csv"):
         (tmp_path / name).mkdir()
         status, _, err = run("train", "--epochs", 1, "--out", tmp_path)
-        assert (
-            status == 1
-            and f"{name} already exists, but no checkpoint: nothing is overwritten" in err
-        )
+        assert status == 1 and f"{name} already exists" in err
         (tmp_path / name).rmdir()
 
 
@@ -130,7 +127,7 @@ def test_a_run_is_called_by_its_data(tmp_path, monkeypatch, data, name):
 
 def test_a_seed_that_is_too_large_is_named(tmp_path):
     status, _, err = run("train", "--seed", 10**23, "--out", tmp_path / "run")
-    assert status == 1 and "seed must be" in err and "Overflow" not in err
+    assert status == 1 and "seed" in err and "Overflow" not in err
     set_seed(2**63)
 
 
@@ -184,11 +181,7 @@ def test_a_run_goes_on_with_the_same_data_alone(pictures, tmp_path, monkeypatch,
     change()
     status, out, err = run("train", "--resume", "run")
     if says:
-        assert (
-            status == 1
-            and "the data have changed since the checkpoint was made: " in err
-            and says in err
-        )
+        assert status == 1 and "the data have changed" in err and says in err
         assert not out and err.count("\n") == 1
         assert not re.search("[0-9a-f]{16}|mean", err)  # neither digests nor what follows from them
     else:
@@ -201,12 +194,12 @@ def test_other_classes_and_another_mean_are_named():
     about = {"data": fingerprint, "mean": data.mean, "std": data.std}
     check_same_data(about, fingerprint, data)
     other = fingerprint | {"classes": "9, 8"}
-    with pytest.raises(ValueError, match=r"the data have changed .*classes 9, 8 -> 0, 1"):
+    with pytest.raises(ValueError, match=r"classes 9, 8 -> 0, 1"):
         check_same_data(about | {"data": other}, fingerprint, data)
     rolled = replace(data, test=Split(data.test.images, data.test.labels.roll(1)))
-    with pytest.raises(ValueError, match=r"made: pixels or labels of test\. A resumed"):
+    with pytest.raises(ValueError, match=r"pixels or labels of test\b"):
         check_same_data(about, data_fingerprint(rolled), rolled)
-    with pytest.raises(ValueError, match=r"made: mean 0\.\d{5} -> 0\.\d{5}\. A"):
+    with pytest.raises(ValueError, match=r"mean 0\.\d{5} -> 0\.\d{5}"):
         check_same_data(about | {"mean": (data.mean[0] + 1e-3,)}, fingerprint, data)
 
 
@@ -342,7 +335,7 @@ def test_settings_that_are_given_again_are_compared_by_value(words, same):
 
 @pytest.mark.parametrize("options", [None, [], {}, {"lr": 0.1}])
 def test_options_without_a_model_are_no_runs(options):
-    with pytest.raises(ValueError, match="was not written by the command train"):
+    with pytest.raises(ValueError, match="command train"):
         kept_settings(Path("c.pt"), {"options": options}, {})
 
 
@@ -375,7 +368,7 @@ def test_a_full_disk_stops_a_run_with_one_line_and_says_how_to_go_on(tmp_path, m
     monkeypatch.setattr(checkpoints, "save_sealed", full_after_one)
     status, out, err = run("train", "--epochs", 3, "--out", tmp_path / "run")
     assert status == 1 and err.count("\n") == 1
-    assert "checkpoint.pt, whose previous version is unchanged: No space left on device" in err
+    assert "checkpoint.pt" in err and "No space left on device" in err
     assert (
         f"everything up to epoch 1 is kept in {tmp_path / 'run' / 'checkpoint.pt'}\ncontinue with: "
         in out

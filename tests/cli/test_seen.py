@@ -102,7 +102,7 @@ def test_a_test_split_that_the_start_has_seen_is_counted(runs):
         draw(runs / "z" / "cat" / f"{number}.png", number)
     words = ["--split", "exact", "--weights", "folder", "--tune", "head", "--epochs", "1"]
     done = command("train", "--data", "folder:z", *words, cwd=runs)
-    assert "test images are images that folder was trained or validated on" in done.stdout, done
+    assert "test images are images that folder" in done.stdout, done
 
 
 def test_notes_say_what_is_known(runs):

@@ -104,7 +104,7 @@ def test_a_run_works_after_it_was_moved_and_its_start_is_gone(copy, tmp_path, tu
     done = command("train", *words, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     done = command("train", "--resume", moved, cwd=tmp_path)
-    assert done.returncode == 1 and "without which it cannot continue: restore" in done.stderr
+    assert done.returncode == 1 and "cannot continue" in done.stderr
 
 
 @pytest.mark.parametrize("tune", TUNE)
@@ -115,7 +115,7 @@ def test_no_run_goes_on_with_other_frozen_weights(copy, tune, name):
     save_weights(copy / "start.safetensors", *start)
     done = command("train", "--resume", tune, cwd=copy)
     assert done.returncode == 1, done.stdout
-    assert "the weights to fine-tune have changed" in done.stderr
+    assert "weights to fine-tune" in done.stderr
     assert done.stderr.count("\n") == 1
 
 
@@ -145,7 +145,7 @@ def test_a_stopped_run_leaves_a_whole_model_of_its_best_epoch(home, tmp_path, mo
     monkeypatch.setattr(Report, "on_epoch_end", stop)
     words = [*how(tune), "--epochs", 6, "--out", "run"]
     done = command("train", *WORDS, *words, cwd=tmp_path)
-    assert done.returncode == 130 and "everything up to epoch 3 is kept" in done.stdout
+    assert done.returncode == 130 and "epoch 3" in done.stdout
     best = load_checkpoint(tmp_path / "run" / "checkpoint.pt")["kept"]
     model = load_pretrained(tmp_path / "run").model
     assert torch.equal(model.head.weight, best["head.weight"])
@@ -161,14 +161,14 @@ def test_a_file_of_a_part_says_what_it_is(home, tmp_path, tune):
     file = home / tune / "last.safetensors"
     done = command("evaluate", file, "digits", "--out", "c.png", cwd=tmp_path)
     assert done.returncode == 1 and done.stderr.count("\n") == 1
-    assert f"has only the weights that --tune {tune} trained; the whole model" in done.stderr
+    assert f"--tune {tune} trained" in done.stderr
 
 
 @pytest.mark.parametrize("tune", TUNE)
 def test_a_part_is_not_sharded(home, tune):
     words = [*how(tune), "--shard", "--out", "sharded"]
     done = command("train", *WORDS, *words, cwd=home)
-    assert done.returncode == 1 and f"which --tune {tune} does not train" in done.stderr
+    assert done.returncode == 1 and f"--tune {tune} does not train" in done.stderr
 
 
 def test_a_checkpoint_of_other_weights_is_refused(copy):

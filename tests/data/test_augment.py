@@ -146,7 +146,7 @@ def test_mixing_by_a_small_alpha_leaves_most_as_it_was(images, labels, mix):
     mixed, soft = mix(images, labels, K, alpha=0.01)
     assert mixed.shape == images.shape and soft.dtype == images.dtype
     assert soft.max(1).values.mean() > 0.9
-    with pytest.raises(ValueError, match=r"at least 0\.01, got 0"):
+    with pytest.raises(ValueError, match=r"0\.01, got 0"):
         mix(images, labels, K, alpha=0)
 
 

@@ -59,9 +59,9 @@ def test_the_digit_of_every_scattered_image_is_found(digits, clutter):
 
 def test_scattered_images_of_other_digits_are_an_error(digits):
     test = load("scattered_digits", n=20).test
-    with pytest.raises(ValueError, match="image 0 was made from none of the 3 digits"):
+    with pytest.raises(ValueError, match=r"image 0 .* 3 digits"):
         find_digits(test, subset(digits.train, slice(3)))
-    with pytest.raises(ValueError, match="with their bounding boxes"):
+    with pytest.raises(ValueError, match="boxes"):
         find_digits(digits.test, digits.test)
 
 

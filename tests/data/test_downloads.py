@@ -183,7 +183,7 @@ def test_nothing_is_written_outside_the_folder(tmp_path, ending, name):
 def test_a_broken_archive_leaves_nothing(tmp_path, content):
     path = tmp_path / "a.zip"
     path.write_bytes(content)
-    with pytest.raises(shutil.ReadError, match=r"a\.zip is not a zip file"):
+    with pytest.raises(shutil.ReadError, match=r"a\.zip"):
         unpack(path, tmp_path / "new")
     assert list(tmp_path.iterdir()) == [path]
 

@@ -77,9 +77,7 @@ def test_splits_that_are_there_are_kept_apart(animals, tmp_path):
     with pytest.warns(UserWarning, match="40 images are copies"):
         assert len(folder(whole, image_size=8).validation.labels) == 20
     shutil.move(whole / "test" / "dog", whole / "test" / "wolf")
-    with pytest.raises(
-        ValueError, match=r"test has the classes cat, wolf, but training has cat, dog"
-    ):
+    with pytest.raises(ValueError, match=r"test .*cat, wolf, .* cat, dog"):
         folder(whole, image_size=8)
 
 
@@ -128,15 +126,14 @@ def gone(animals):
         (
             one_class,
             ValueError,
-            "needs at least two folders, one for each class, but it has only cat",
+            "two folders, .*only cat",
         ),
-        (no_images, ValueError, r"no images in dog of .*pets, but 1 \.txt; image files end with"),
-        (flat, ValueError, "needs at least two folders, one for each class, but it has none"),
+        (no_images, ValueError, r"dog of .*pets, but 1 \.txt"),
+        (flat, ValueError, "two folders, .*none"),
         (
             two_pictures,
             ValueError,
-            "the train split has no images of cat, dog: "
-            "each class needs at least three different images",
+            "train split .*cat, dog: .*three",
         ),
         (gone, FileNotFoundError, "no folder at .*pets"),
     ],
@@ -150,7 +147,7 @@ def test_bad_folders_get_named(animals, spoil, kind, says):
 def test_too_many_images_for_memory_are_refused_before_they_are_read(animals):
     with pytest.raises(
         ValueError,
-        match=r"20 images of 10000 x 10000 pixels need 5\.6 GiB of memory \(limit: 4 GiB\)",
+        match=r"20 images of 10000 x 10000 .* 5\.6 GiB .* 4 GiB",
     ):
         folder(animals, image_size=10000)
 
@@ -168,10 +165,10 @@ def test_images_that_are_all_one_color_are_refused(tmp_path):
 
 def test_a_folder_named_like_an_image_is_passed_over_and_named(pets):
     save(pets / "cat" / "x.jpg" / "inside.ppm", 999)
-    with pytest.warns(UserWarning, match=r"x\.jpg is a folder, not an image"):
+    with pytest.warns(UserWarning, match=r"x\.jpg is a folder"):
         assert sum(folder(pets, 8).class_counts) == 101
     # predict looks at what is inside
-    with pytest.raises(ValueError, match=r"x\.jpg is a folder, not a picture"):
+    with pytest.raises(ValueError, match=r"x\.jpg is a folder"):
         open_picture(pets / "cat" / "x.jpg")
 
 
@@ -185,7 +182,7 @@ def test_a_folder_that_cannot_be_read_is_named(pets, monkeypatch):
         return right(path)
 
     monkeypatch.setattr(os, "scandir", scandir)
-    with pytest.raises(ValueError, match="closed cannot be read: Permission denied"):
+    with pytest.raises(ValueError, match=r"closed .*Permission denied"):
         folder(pets, 8)
 
 
@@ -193,7 +190,7 @@ def test_a_folder_that_cannot_be_read_is_named(pets, monkeypatch):
 def test_names_with_any_character_are_told_on_one_line(pets):
     bad = pets / "cat" / "two\nlines.jpg"
     bad.touch()
-    with pytest.raises(ValueError, match=r"two\\nlines\.jpg' is damaged") as caught:
+    with pytest.raises(ValueError, match=r"two\\nlines\.jpg' ") as caught:
         folder(pets, 8)
     assert "\n" not in str(caught.value)
 
@@ -259,9 +256,7 @@ def test_a_split_without_a_class_stops_the_run_and_names_the_way_out(
 ):
     for number in range(200, 202):
         save(pets / "wolf" / f"{number}.ppm", number)
-    with pytest.raises(
-        ValueError, match=f"the (train|validation|test) split has no images of wolf: {says}"
-    ):
+    with pytest.raises(ValueError, match=f"(train|validation|test) .*wolf: {says}"):
         folder(pets, 6, split=how)
     for words in (["train", "--data"], ["shards"]):
         words = [
@@ -270,7 +265,7 @@ def test_a_split_without_a_class_stops_the_run_and_names_the_way_out(
             *([str(tmp_path / "new")] if words == ["shards"] else ["--out", str(tmp_path / "run")]),
         ]
         assert main([*words, "--split", how]) == 1
-        assert "split has no images of wolf: " in capsys.readouterr().err
+        assert "wolf: " in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -301,10 +296,10 @@ def test_classes_may_have_the_names_of_splits(tmp_path):
 @pytest.mark.parametrize(
     ("names", "says"),
     [
-        (("val", "test"), "divided can be read in two ways: if test, val are splits, add .* train"),
-        (("testing", "Test"), "Test and .*testing both have a name of the test split"),
-        (("train", "val", "valid"), "val and .*valid both have a name of the validation split"),
-        (("Train", "training"), "Train and .*training both have a name of the train split"),
+        (("val", "test"), "divided .*test, val .* train"),
+        (("testing", "Test"), "Test and .*testing .*test split"),
+        (("train", "val", "valid"), "val and .*valid .*validation split"),
+        (("Train", "training"), "Train and .*training .*train split"),
     ],
 )
 def test_folders_of_splits_that_cannot_be_used_are_named(pets, names, says):
@@ -329,7 +324,7 @@ def test_of_classes_beside_a_folder_of_a_split_both_readings_are_shown(pets, tmp
     if name == "train":
         assert folder(pets, 6).class_counts == [60, 40]
     else:
-        with pytest.raises(ValueError, match=f"if {name} are splits, add a folder named train"):
+        with pytest.raises(ValueError, match=f"{name} .* train"):
             folder(pets, 6)
 
 

@@ -81,7 +81,7 @@ def test_the_answer_keeps_all_grays_and_stays_with_the_weights(tmp_path):
     bright = np.full((16, 16), 60000, np.uint16)
     Image.fromarray(bright).save(tmp_path / "bright.png")
     run = command("predict", "bright.png", "--weights", "run", cwd=tmp_path)
-    assert run.returncode == 1 and "from 60000 to 60000, but white is 4095" in run.stderr
+    assert run.returncode == 1 and "60000 to 60000" in run.stderr and "4095" in run.stderr
 
 
 @pytest.mark.parametrize(
@@ -117,9 +117,7 @@ def test_dark_images_have_the_white_of_the_bright_ones(tmp_path, kind, highest, 
 )
 def test_a_white_that_leaves_few_grays_is_refused_for_every_depth(tmp_path, kind, highest):
     draw(tmp_path / "x", kind, highest, count=3, ending="tif")
-    with pytest.raises(
-        ValueError, match=r"fewer than 16 grays are left if white is .*: say what white is"
-    ):
+    with pytest.raises(ValueError, match=r"fewer than 16 grays"):
         load(f"folder:{tmp_path / 'x'}", image_size=16, split="exact")
 
 
@@ -171,7 +169,7 @@ def test_a_folder_of_8_bits_with_few_grays_is_asked_about(tmp_path, mode):
 @pytest.mark.parametrize("white", [0, -1, float("nan")])
 def test_a_white_that_is_none_is_refused(tmp_path, white):
     draw(tmp_path / "x", count=3)
-    with pytest.raises(ValueError, match="white must be a number above 0"):
+    with pytest.raises(ValueError, match=r"white .* above 0"):
         load(f"folder:{tmp_path / 'x'}", white=white)
 
 
@@ -248,15 +246,15 @@ OPTIONS = {"image_size": 8, "split": "exact"}
 def test_colors_of_few_bits_in_16_are_asked_about(tmp_path, highest, bands, color_type):
     """Those of 12 bits became 16 levels, almost black, without a word"""
     data = draw_colors(tmp_path / "x", highest, bands=bands, color_type=color_type)
-    with pytest.raises(ValueError, match="fewer than 16 grays are left if white is 65535"):
+    with pytest.raises(ValueError, match=r"16 grays .* 65535"):
         load(data, **OPTIONS)
-    with pytest.raises(ValueError, match="fewer than 16 grays are left"):
+    with pytest.raises(ValueError, match="fewer than 16 grays"):
         write_shards_of_folder(tmp_path / "x", tmp_path / "y", 8, split="exact")
-    with pytest.raises(ValueError, match=r"a.0.png: .* fewer than 16 grays are left"):
+    with pytest.raises(ValueError, match=r"a.0.png: .* 16 grays"):
         open_picture(tmp_path / "x" / "a" / "0.png")
     run = command("predict", "x", "--weights", "ours:photos", cwd=tmp_path)
     assert run.returncode == 1 and "fewer than 16 grays" in run.stderr
-    with pytest.raises(ValueError, match="but it is 4095: save the image with 8 bits"):
+    with pytest.raises(ValueError, match=r"4095: .* 8 bits"):
         load(data, **OPTIONS, white=4095)  # it had no effect
     if highest > 255:  # of which nothing is left
         assert load(data, **OPTIONS, white=65535).train.pixels.max() == highest // 256

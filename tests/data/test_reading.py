@@ -25,7 +25,7 @@ def test_bad_files_are_told_together_or_left_out(pets, tmp_path):
         lines = str(caught.value).splitlines()
         assert len(lines) == 12 and lines[-1] == "  and 2 more"
         assert all(f"{path} is damaged" in str(caught.value) for path in paths[:3])
-        with pytest.warns(UserWarning, match="12 of 100 images cannot be read and are left out:"):
+        with pytest.warns(UserWarning, match="12 of 100 images"):
             data = read(skip_broken=True)
     assert data == tmp_path / "new" and load(f"shards:{data}").class_counts == [48, 40]
 
@@ -136,9 +136,9 @@ def test_images_are_not_copied_when_they_are_divided(pets, split):
 @pytest.mark.parametrize("split", ["hash", "exact"])
 def test_shards_of_a_folder_with_broken_files_are_those_of_the_folder(pets, tmp_path, split):
     spoil(pets, 5)
-    with pytest.warns(UserWarning, match="5 of 100 images cannot be read"):
+    with pytest.warns(UserWarning, match="5 of 100 images"):
         data = folder(pets, 8, split=split, skip_broken=True)
-    with pytest.warns(UserWarning, match="5 of 100 images cannot be read"):
+    with pytest.warns(UserWarning, match="5 of 100 images"):
         path = write_shards_of_folder(pets, tmp_path / "one", 8, split=split, skip_broken=True)
     other = write_shards(data, tmp_path / "two")
     for file in other.glob("*.tar"):

@@ -9,17 +9,15 @@ from vit_helpers.data.registry import SOURCES
 
 
 def test_unknown_names_and_options_are_told_what_is_known():
-    with pytest.raises(
-        ValueError, match=r"unknown data 'mnist', known: digits, scattered_digits, .*folder:PATH"
-    ):
+    with pytest.raises(ValueError, match=r"'mnist'.*digits, scattered_digits, .*folder:PATH"):
         load("mnist")
-    with pytest.raises(ValueError, match="unknown data 'folder:'"):
+    with pytest.raises(ValueError, match="'folder:'"):
         load("folder:")
-    with pytest.raises(TypeError, match="digits has no option image_size; its options: none"):
+    with pytest.raises(TypeError, match=r"digits .*image_size.*: none"):
         load("digits", image_size=9)
     with pytest.raises(
         TypeError,
-        match="folder has no option size; its options: image_size, split, skip_broken, cache",
+        match=r"folder .* size; .*: image_size, split, skip_broken, cache",
     ):
         load("folder:/nowhere", size=9)
 
@@ -33,7 +31,7 @@ def test_the_table_of_sources_knows_the_options_of_each(name):
 
 
 def test_a_path_belongs_to_the_name(tmp_path):
-    with pytest.raises(TypeError, match="folder has no option path"):
+    with pytest.raises(TypeError, match=r"folder .* path"):
         load(f"folder:{tmp_path}", path="elsewhere")
     for name in ("digits:", "digits:x", "folder", "shards", ":", ""):
         with pytest.raises(ValueError, match="unknown data"):

@@ -118,7 +118,7 @@ def test_training_images_are_mixed_once_and_for_all(written, tmp_path, digits):
 
 def test_nothing_is_written_over(written, digits, tmp_path):
     before = (written / "index.json").read_bytes()
-    with pytest.raises(FileExistsError, match="already exists and is not empty"):
+    with pytest.raises(FileExistsError, match="already exists"):
         write_shards(digits, written)
     assert (written / "index.json").read_bytes() == before
     (tmp_path / "file").write_text("mine")
@@ -467,9 +467,7 @@ def test_what_can_be_seen_at_once_is_said_at_once(broken, harm):
 def test_damage_during_the_pass_is_seen_too(broken):
     stream = Stream(broken, BATCH)
     (broken / "train-00004.tar").unlink()
-    with pytest.raises(
-        BrokenShardError, match=r"train-00004.tar in .* is broken: there is no such file"
-    ):
+    with pytest.raises(BrokenShardError, match=r"train-00004.tar in .*no such file"):
         list(stream)
 
 
@@ -479,9 +477,7 @@ def test_a_disk_that_fails_is_named(broken, monkeypatch):
         yield
 
     monkeypatch.setattr(streams, "read_shard", fail)
-    with pytest.raises(
-        BrokenShardError, match=r"train-0000\d.tar .* cannot be read: .*Input/output error"
-    ):
+    with pytest.raises(BrokenShardError, match=r"train-0000\d.tar .*Input/output error"):
         list(Stream(broken, BATCH))
 
 
@@ -551,9 +547,7 @@ def test_a_broken_sample_is_named_or_passed_over(broken, numbers, change, says):
 
 def test_a_sample_that_is_not_there_at_all_is_missed(broken):
     rewrite(broken, lambda files: files[2:])
-    with pytest.raises(
-        BrokenShardError, match=r"train-00002.tar .*: it has 39 images, the index says 40"
-    ):
+    with pytest.raises(BrokenShardError, match=r"train-00002.tar .* 39 .* 40"):
         list(Stream(broken, BATCH))
 
 
@@ -597,14 +591,14 @@ def test_with_one_rank_a_batch_that_is_lost_as_a_whole_is_left_out(broken):
 @pytest.mark.parametrize("content", ["", "{", "[]", "{}"])
 def test_an_index_that_is_none_is_named(broken, content):
     (broken / "index.json").write_text(content)
-    with pytest.raises(ValueError, match=r"index.json is cut short, or not an index of shards"):
+    with pytest.raises(ValueError, match=r"index.json is cut short"):
         Stream(broken, BATCH)
 
 
 def test_a_count_that_was_changed_is_noticed(broken):
     text = (broken / "index.json").read_text()
     (broken / "index.json").write_text(text.replace('"images": 40', '"images": 30', 1))
-    with pytest.raises(ValueError, match=r"index.json is damaged, or was edited by hand"):
+    with pytest.raises(ValueError, match=r"index.json is damaged"):
         Stream(broken, BATCH)
 
 
@@ -617,8 +611,8 @@ def test_a_count_that_was_changed_is_noticed(broken):
         ({"batch_size": 0}, "batch_size must be at least 1, got 0"),
         ({"rank": 2, "world_size": 2}, "got rank=2, world_size=2"),
         ({"buffer_size": -1}, "buffer_size must be at least 0, got -1"),
-        ({"split": "dev"}, "unknown split 'dev', known: train, validation, test"),
-        ({"on_broken": "ignore"}, "unknown on_broken 'ignore', known: raise, skip"),
+        ({"split": "dev"}, "split 'dev'.*: train, validation, test"),
+        ({"on_broken": "ignore"}, "on_broken 'ignore'.*: raise, skip"),
     ],
 )
 def test_bad_options_are_named(written, words, says):
@@ -629,10 +623,10 @@ def test_bad_options_are_named(written, words, says):
 def test_a_folder_without_shards_is_named(tmp_path, digits):
     with pytest.raises(
         FileNotFoundError,
-        match=r"no index.json in .*: a folder of shards is made by `python -m vit_helpers shards`",
+        match=r"index.json .*`python -m vit_helpers shards`",
     ):
         Stream(tmp_path, BATCH)
-    with pytest.raises(ValueError, match="per_shard must be at least 1, got 0"):
+    with pytest.raises(ValueError, match=r"per_shard .* 1, got 0"):
         write_shards(digits, tmp_path / "x", 0)
 
 

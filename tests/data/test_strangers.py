@@ -60,7 +60,7 @@ def zeros_png(width, height, bits):
 def test_an_image_of_many_pixels_is_refused_before_it_is_decoded(tmp_path, limit_memory, bits):
     (tmp_path / "bomb.png").write_bytes(zeros_png(13_000, 13_000, bits))
     limit_memory(200)
-    with pytest.raises(ValueError, match=r"bomb\.png: it has 13,000 x 13,000 pixels, more than 67"):
+    with pytest.raises(ValueError, match=r"bomb\.png: .*13,000 x 13,000 .* 67"):
         open_picture(tmp_path / "bomb.png")
 
 
@@ -124,7 +124,7 @@ EDITS = {
 def test_an_edited_index_is_one_line_that_names_it(shards, change):
     assert Shards(shards).count("train") == 12
     edit(shards, change)
-    with pytest.raises(ValueError, match=r"^[^\n]*index\.json does not describe shards: [^\n]*$"):
+    with pytest.raises(ValueError, match=r"^[^\n]*index\.json [^\n]*$"):
         Shards(shards)
 
 

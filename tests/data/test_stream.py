@@ -143,7 +143,7 @@ def test_settings_that_would_change_a_stream_are_refused(written):
     for settings in (RunSettings(images=10), RunSettings(repeat=2)):
         with pytest.raises(
             ValueError,
-            match="digits is a stream from shards: images and repeat can be set for data in",
+            match=r"digits .*images and repeat",
         ):
             make_batches(data, settings)
 
@@ -157,7 +157,7 @@ def test_the_preset_is_that_of_the_data_set_which_was_written(written, pets, tmp
 def test_an_unknown_split_is_named(written):
     data = load(f"shards:{written}")
     for call in (data.count, lambda split: data.batches(split, 8)):
-        with pytest.raises(ValueError, match="unknown split 'dev', known: train, validation, test"):
+        with pytest.raises(ValueError, match=r"'dev'.*: train, validation, test"):
             call("dev")
 
 
@@ -209,7 +209,7 @@ def test_a_few_pictures_of_a_folder_are_in_memory_at_a_time(pets, tmp_path, monk
 
 def test_a_folder_that_cannot_be_written_leaves_nothing(pets, tmp_path):
     (pets / "cat" / "3.png").write_bytes(b"no picture")
-    with pytest.raises(ValueError, match=r"3\.png is damaged, or not an image"):
+    with pytest.raises(ValueError, match=r"3\.png is damaged"):
         write_shards_of_folder(pets, tmp_path / "shards", 8, split="exact")
     for i, path in enumerate(pets.rglob("*.png")):
         Image.new("RGB", (9, 9 + i), (1, 200, 3)).save(path)

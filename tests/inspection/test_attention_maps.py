@@ -36,12 +36,10 @@ def test_a_map_holds_the_weights_in_their_places():
 def test_what_cannot_be_mapped_is_named():
     with pytest.raises(ValueError, match=r"14 tokens.*3 x 4 = 12 patches"):
         attention_map(random_weights(1, 1, 14, 14), (3, 4))
-    with pytest.raises(ValueError, match=r"without a class token: pass query=\(row, column\)"):
+    with pytest.raises(ValueError, match=r"class token.*query=\(row, column\)"):
         attention_map(random_weights(1, 1, 12, 12), (3, 4))
     for query in ((3, 0), (0, 4), (-1, 0)):
-        with pytest.raises(
-            ValueError, match=rf"no patch \({query[0]}, {query[1]}\) in a grid of 3 x 4"
-        ):
+        with pytest.raises(ValueError, match=rf"\({query[0]}, {query[1]}\).* 3 x 4"):
             attention_map(random_weights(1, 1, 13, 13), (3, 4), query)
 
 

@@ -95,7 +95,7 @@ def test_a_setting_that_nobody_reads_is_noticed_by_what_it_does(tmp_path, monkey
     read = huggingface.preprocess_of_huggingface
     ignoring = lambda name, settings: read(name, settings | {"do_rescale": True})  # noqa: E731
     monkeypatch.setattr(huggingface, "preprocess_of_huggingface", ignoring)
-    with pytest.raises(ValueError, match=r"its preparation of an image gives \(3, 32, 32\) from"):
+    with pytest.raises(ValueError, match=r"\(3, 32, 32\)"):
         load_pretrained(tmp_path)
 
 
@@ -117,7 +117,7 @@ def test_a_field_of_timm_is_obeyed_or_refused(monkeypatch, field):
     twin = timm.create_model("vit_tiny_patch16_224")
     twin.pretrained_cfg = twin.pretrained_cfg | {field: (3, 288, 288) if "size" in field else 1}
     monkeypatch.setattr("timm.create_model", lambda name, pretrained: twin)
-    with pytest.raises(ValueError, match=f"needs what is not implemented here: {field}"):
+    with pytest.raises(ValueError, match=f"not implemented.*: {field}"):
         load_pretrained("timm:vit_tiny_patch16_224")
 
 
@@ -129,7 +129,7 @@ def test_another_preparation_of_torchvision_is_noticed(monkeypatch):
     load_pretrained("torchvision:vit_b_32")
     call = ImageClassification.forward
     monkeypatch.setattr(ImageClassification, "forward", lambda *args: call(*args).flip(-1))
-    with pytest.raises(ValueError, match=r"torchvision's vit_b_32 needs what is not implemented"):
+    with pytest.raises(ValueError, match=r"vit_b_32 .*not implemented"):
         load_pretrained("torchvision:vit_b_32")
 
 
@@ -156,7 +156,7 @@ def test_a_file_is_described_by_the_config_beside_it(tmp_path):
 def test_a_config_of_another_kind_beside_a_file_is_named(tmp_path):
     store(tmp_path, hidden_size=192, num_attention_heads=3)
     (tmp_path / "config.json").write_text(json.dumps({"architecture": "vit_tiny_patch8_32"}))
-    with pytest.warns(UserWarning, match=r"config\.json is not Hugging Face's, and is not read"):
+    with pytest.warns(UserWarning, match=r"config\.json .*not read"):
         load_pretrained(tmp_path / "model.safetensors")
 
 
@@ -183,7 +183,7 @@ def test_a_head_that_gives_no_class_is_left_out(tmp_path, changes, says):
 def test_a_file_with_a_single_output_has_no_classes(tmp_path):
     model = ViT(ViTConfig(16, 8, 3, 1, 192, 1, 3))
     torch.save(model.state_dict(), tmp_path / "age.pth")
-    with pytest.warns(UserWarning, match=r"age\.pth is left out: its outputs are a single number"):
+    with pytest.warns(UserWarning, match=r"age\.pth is left out"):
         assert load_pretrained(tmp_path / "age.pth").class_names == ()
 
 
@@ -191,7 +191,7 @@ def test_a_file_with_a_single_output_has_no_classes(tmp_path):
 @pytest.mark.filterwarnings("ignore:.* has no preprocessor_config")
 def test_classes_without_names_are_told(tmp_path):
     store(tmp_path, id2label=None)
-    with pytest.warns(UserWarning, match="names of the 3 classes of .* are unknown: .* LABEL_0"):
+    with pytest.warns(UserWarning, match="3 classes .* LABEL_0"):
         load_pretrained(tmp_path)
 
 
@@ -214,7 +214,7 @@ def test_every_command_says_what_it_assumes_of_a_file(tmp_path):
     assert run.stdout.startswith(ASSUMED), run.stderr
     run = command("evaluate", "plain.pth", "folder:pets", cwd=tmp_path)
     assert run.stdout == ASSUMED
-    assert "plain.pth does not say what its 3 classes are: fine-tune it" in run.stderr
+    assert "what its 3 classes are" in run.stderr
 
 
 @pytest.mark.peers

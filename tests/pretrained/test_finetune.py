@@ -90,12 +90,12 @@ def test_custom_blocks_are_kept(images):
     }
     new.blocks[0].mlp.fc1.weight.data.zero_()
     assert model.blocks[0].mlp.fc1.weight.any()
-    with pytest.raises(ValueError, match="dropout of custom blocks cannot change"):
+    with pytest.raises(ValueError, match="dropout"):
         transfer_weights(model, dropout=0.1)
 
 
 def test_what_cannot_change_is_named(model):
-    with pytest.raises(ValueError, match="embed_dim, patch_size cannot change"):
+    with pytest.raises(ValueError, match="embed_dim, patch_size"):
         transfer_weights(model, patch_size=2, embed_dim=32)
 
 
@@ -127,7 +127,7 @@ def test_lora_adds_nothing_at_first_and_a_product_later():
 
 @pytest.mark.parametrize("rank", [0, 6])
 def test_a_rank_that_does_not_fit_is_named(rank):
-    with pytest.raises(ValueError, match=rf"7 x 5 is from 1 to 5, got {rank}"):
+    with pytest.raises(ValueError, match=rf"7 x 5 .* 5, got {rank}"):
         LoRA(torch.nn.Linear(5, 7), rank)
 
 

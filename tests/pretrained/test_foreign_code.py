@@ -115,7 +115,7 @@ def test_a_config_does_not_choose_a_kernel_to_be_fetched(folder):
 @pytest.mark.peers
 @pytest.mark.parametrize("name", ["hf-hub:somebody/model", "local-dir:/tmp", "hf_hub:a/b@main"])
 def test_timm_loads_only_what_it_lists(name):
-    with pytest.raises(ValueError, match=f"timm has no weights called {name}"):
+    with pytest.raises(ValueError, match=f"timm .*{name}"):
         load_pretrained(f"timm:{name}")
 
 

@@ -79,7 +79,7 @@ CASES = {
 def test_the_prefix_of_most_names_is_removed_and_the_rest_named(tmp_path, wrap):
     model, images = small_timm(), torch.randn(2, 3, 16, 16)
     torch.save({"state_dict": wrap(model.state_dict())}, path := tmp_path / "w.pth")
-    with pytest.warns(UserWarning, match=r"left out are 2 tensors .*: criterion.weight, n_av"):
+    with pytest.warns(UserWarning, match=r" 2 tensors .*: criterion.weight, n_av"):
         loaded = load_pretrained(path)
     with torch.no_grad():
         assert torch.allclose(loaded.model(images), model(images), atol=1e-5)
@@ -111,7 +111,7 @@ def test_averaged_weights_come_first_as_in_timm(tmp_path, plain, averaged):
     state = small_vit().state_dict()
     other = {name: value + 1 for name, value in state.items()}
     torch.save({plain: state, averaged: other}, path := tmp_path / "w.pth")
-    with pytest.warns(UserWarning, match=f"{averaged}, which are read, and others, {plain}"):
+    with pytest.warns(UserWarning, match=f"{averaged}, .*read.* {plain}"):
         loaded = load_pretrained(path)
     assert torch.equal(loaded.model.head.bias, other["head.bias"])
     torch.save({plain: state, averaged: {"decay": 0.9}}, path)  # no weights
@@ -142,7 +142,7 @@ def test_other_objects_are_named_with_a_way_out(tmp_path):
 
 def test_one_of_several_files_is_named_as_such(tmp_path):
     save_file({"x": torch.ones(1)}, path := tmp_path / "model-00001-of-00006.safetensors")
-    with pytest.raises(ValueError, match=f"one of 6 files of a model: give the folder, {tmp_path}"):
+    with pytest.raises(ValueError, match=f"one of 6 files .*{tmp_path}"):
         load_pretrained(path)
 
 
@@ -154,9 +154,7 @@ def test_a_grid_that_is_not_square_is_given(tmp_path):
     torch.save(model.state_dict(), path := tmp_path / "w.pth")
     assert load_pretrained(path, image_size=(16, 64)).model.config == model.config
     assert load_pretrained(path).model.config.grid == (4, 4)  # 16 patches: it cannot be known
-    with pytest.raises(
-        ValueError, match=r"16 patches of side 8, which images of \(16, 32\) do not"
-    ):
+    with pytest.raises(ValueError, match=r"16 patches of side 8, .*\(16, 32\)"):
         load_pretrained(path, image_size=(16, 32))
     with pytest.raises(ValueError, match="says how large"):
         load_pretrained("ours:seven", image_size=8)
@@ -170,13 +168,13 @@ def test_positions_without_one_for_the_class_token_are_named(tmp_path):
     state = small_vit().state_dict()
     state["token_embed.pos_embed"] = state["token_embed.pos_embed"][:, 1:]
     torch.save(state, path := tmp_path / "w.pth")
-    with pytest.raises(ValueError, match="4 patches and none for the class token"):
+    with pytest.raises(ValueError, match=r"4 patches .*class token"):
         load_pretrained(path)
 
 
 def test_patches_of_neither_gray_nor_color_are_refused(tmp_path):
     torch.save(small_vit(in_chans=2).state_dict(), path := tmp_path / "w.pth")
-    with pytest.raises(ValueError, match="a patch of 128 numbers is neither"):
+    with pytest.raises(ValueError, match="128 numbers"):
         load_pretrained(path)
 
 
@@ -200,7 +198,7 @@ def change(path, **values):
 def test_images_that_are_prepared_in_another_shape_are_refused(tmp_path):
     """Both have four patches, so all weights fit."""
     folder = hugging_face(tmp_path / "m", image_size=[8, 32])
-    with pytest.raises(ValueError, match=r"for images of \(8, 32\), but prepares them as \(16, 16"):
+    with pytest.raises(ValueError, match=r"\(8, 32\), .*\(16, 16"):
         load_pretrained(folder)
 
 
@@ -245,7 +243,7 @@ def test_a_description_takes_no_memory(tmp_path, little_memory, lie, positions):
         json.loads(notes["preprocess"]) | {"resize": size, "crop": size}
     )
     save_file(clone_all(load_file(path)), path, notes)
-    with pytest.raises(ValueError, match=r"w\.safetensors describes another kind of model"):
+    with pytest.raises(ValueError, match=r"w\.safetensors describes"):
         load_pretrained(path)
 
 
@@ -330,13 +328,13 @@ def test_weights_that_repeat_few_numbers_take_no_memory(tmp_path, little_memory)
     for name, shape in (("head.weight", (10**9, 64)), ("head.bias", (10**9,))):
         state[name] = torch.zeros(1).expand(shape)
     torch.save(state, path := tmp_path / "w.pth")
-    with pytest.raises(ValueError, match=r"w\.pth has [\d,]+ bytes, but its tensors would take"):
+    with pytest.raises(ValueError, match=r"w\.pth has [\d,]+ bytes, .*tensors"):
         load_pretrained(path)
 
 
 def test_compressed_zeros_take_no_memory(tmp_path, little_memory):
     np.savez_compressed(path := tmp_path / "w.npz", zeros=np.zeros(10**7, np.float32))
-    with pytest.raises(ValueError, match=r"w\.npz has [\d,]+ bytes, but its tensors would take 40"):
+    with pytest.raises(ValueError, match=r"w\.npz has [\d,]+ bytes, .* 40"):
         load_pretrained(path)
 
 
@@ -349,14 +347,14 @@ def test_an_odd_note_of_familiar_images_is_named(tmp_path, note):
     prepare = Preprocess(16, (16, 16), "bilinear", (0.5,) * 3, (0.5,) * 3)
     path = tmp_path / "w.safetensors"
     save_weights(path, small_vit(), prepare, "abc", {"familiarity": note})
-    with pytest.raises(ValueError, match=r"w\.safetensors has another kind of note familiarity"):
+    with pytest.raises(ValueError, match=r"w\.safetensors .*familiarity"):
         load_familiarity(path)
 
 
 def test_an_odd_history_in_a_checkpoint_is_named(tmp_path):
     for history in ("x", [3], [{}], 3, None):
         save_sealed(path := tmp_path / "k.pt", {**dict.fromkeys(PARTS), "history": history})
-        with pytest.raises(ValueError, match=r"k\.pt has another kind of history"):
+        with pytest.raises(ValueError, match=r"k\.pt .*history"):
             load_checkpoint(path)
 
 
@@ -378,8 +376,8 @@ def test_commands_say_what_is_left_out_of_a_file(tmp_path, monkeypatch, capsys, 
     }[command]
     assert main([command, *words, *(["--epochs", "1"] if command == "train" else [])]) == 0
     out = capsys.readouterr().out
-    assert "note: w.pth: left out are 2 tensors beside the model: criterion.weight, n_ave" in out
-    assert "note: w.pth has averaged weights, state_dict_ema, which are read, and others" in out
+    assert ": criterion.weight, n_ave" in out
+    assert "averaged weights, state_dict_ema" in out
 
 
 # What a file has beside the weights that are read, and what they are assumed to be
@@ -423,7 +421,7 @@ def test_quantized_weights_are_refused(tmp_path, ending):
     state = {k: (w * 50).round().to(torch.int8) for k, w in small_vit().state_dict().items()}
     path = tmp_path / f"w.{ending}"
     save_file(state, path) if ending == "safetensors" else torch.save(state, path)
-    with pytest.raises(ValueError, match=r"has quantized weights, .* of torch.int8, which are not"):
+    with pytest.raises(ValueError, match=r"quantized .*torch.int8"):
         load_pretrained(path, num_heads=4)
 
 
@@ -441,7 +439,7 @@ def test_a_layout_that_hardly_fits_is_nobodys(tmp_path):
     own = {"cls_token": torch.zeros(1, 1, 8), "pos_embedding": torch.zeros(1, 5, 8)}
     own |= {f"transformer.layers.0.{i}.norm.weight": torch.zeros(8) for i in range(3)}
     torch.save(own, path := tmp_path / "w.pth")  # as vit-pytorch's
-    with pytest.raises(ValueError, match=r"names of no known layout, .*: pos_embedding"):
+    with pytest.raises(ValueError, match=r": pos_embedding"):
         load_pretrained(path)
 
 

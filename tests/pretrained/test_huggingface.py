@@ -85,16 +85,14 @@ def test_a_preparation_that_we_do_not_know_is_refused(tmp_path):
     twin = transformers.ViTModel(transformers.ViTConfig(image_size=32, **TINY))
     for one in (twin, transformers.ViTImageProcessor(size={"height": 32, "width": 32}, resample=1)):
         one.save_pretrained(tmp_path)
-    with pytest.raises(ValueError, match=r"needs what is not implemented here: .*resample"):
+    with pytest.raises(ValueError, match=r"resample"):
         load_pretrained(f"huggingface:{tmp_path}")
 
 
 @pytest.mark.peers
 def test_huggingfaces_other_models_are_refused(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "vit", "hidden_act": "relu"}))
-    with pytest.raises(
-        ValueError, match=r"needs what is not implemented here: hidden_act = 'relu'"
-    ):
+    with pytest.raises(ValueError, match=r"hidden_act = 'relu'"):
         load_pretrained(f"huggingface:{tmp_path}")
-    with pytest.raises(OSError, match=r"could not get Hugging Face's .*nobody"):
+    with pytest.raises(OSError, match=r"Hugging Face.*nobody"):
         load_pretrained(f"huggingface:{tmp_path / 'nobody'}")

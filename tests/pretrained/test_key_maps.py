@@ -57,7 +57,7 @@ def test_the_convolution_becomes_a_matrix():
 
 @pytest.mark.parametrize("rename", [from_torchvision, from_timm, from_huggingface])
 def test_foreign_keys_are_named(rename):
-    with pytest.raises(ValueError, match=r"1 of 1 keys are not of a .* ViT: layer4.conv1.weight"):
+    with pytest.raises(ValueError, match=r"1 of 1 keys .*: layer4.conv1.weight"):
         rename({"layer4.conv1.weight": torch.ones(1)})
 
 
@@ -70,9 +70,7 @@ def test_what_is_no_state_dict_is_named(rename):
 
 
 def test_a_missing_matrix_is_named():
-    with pytest.raises(
-        ValueError, match=r"the file is incomplete: .*but not blocks\.3\.attn\.k\.bias"
-    ):
+    with pytest.raises(ValueError, match=r"not blocks\.3\.attn\.k\.bias"):
         from_huggingface(
             {
                 "layers.3.attention.q_proj.bias": torch.ones(2),
@@ -156,17 +154,13 @@ def test_googles_weights_give_the_logits_that_timm_gives(tmp_path, google_model)
 
 
 def test_foreign_arrays_are_named():
-    with pytest.raises(
-        ValueError, match=r"1 of 25 keys are not of a Google ViT: conv_root\.weight"
-    ):
+    with pytest.raises(ValueError, match=r"1 of 25 keys .*Google.*: conv_root\.weight"):
         from_google(google_arrays(L=1) | {"conv_root/kernel": np.ones((3, 3, 3, 8), np.float32)})
-    with pytest.raises(TypeError, match=r"dict\(numpy\.load\(path\)\) gives them; got str"):
+    with pytest.raises(TypeError, match=r"dict\(numpy\.load\(path\)\).* got str"):
         from_google("weights.npz")
     arrays = google_arrays(L=1)
     del arrays["Transformer/encoderblock_0/MultiHeadDotProductAttention_1/key/bias"]
-    with pytest.raises(
-        ValueError, match=r"the file is incomplete: .*but not blocks\.0\.attn\.k\.bias"
-    ):
+    with pytest.raises(ValueError, match=r"not blocks\.0\.attn\.k\.bias"):
         from_google(arrays)
 
 

@@ -41,9 +41,7 @@ def test_one_patch_at_least_on_each_side(share, hidden):
 
 def test_what_cannot_be_split_is_named():
     for N, share in ((16, 0.0), (16, 1.0), (1, 0.5)):
-        with pytest.raises(
-            ValueError, match="mask_ratio must be between 0 and 1, of two patches or more, got"
-        ):
+        with pytest.raises(ValueError, match=r"mask_ratio .*got"):
             random_masking(2, N, share)
 
 
@@ -111,7 +109,7 @@ def test_it_learns_to_paint_digits(vit, optimizer):
 
 def test_a_loss_that_is_not_finite_stops_the_training(vit):
     batches = [(torch.full((4, 1, 8, 8), float("nan")), torch.zeros(4))]
-    with pytest.raises(FloatingPointError, match=r"the loss is nan at step 1 \(epoch 1"):
+    with pytest.raises(FloatingPointError, match=r"nan at step 1 \(epoch 1"):
         pretrain(MaskedAutoencoder(vit), batches, Recipe(epochs=1))
 
 

@@ -112,7 +112,7 @@ def test_without_a_processor_imagenets_pixels_are_assumed(tmp_path):
 def test_a_head_that_reads_more_than_the_class_token_is_refused(tmp_path):
     config = transformers.Dinov2Config(**SIZE, num_labels=3)
     store(tmp_path, lambda: transformers.Dinov2ForImageClassification(config), {})
-    with pytest.raises(ValueError, match=r"head of Dinov2ForImageClassification; wanted"):
+    with pytest.raises(ValueError, match=r"Dinov2ForImageClassification"):
         load_pretrained(tmp_path)
 
 

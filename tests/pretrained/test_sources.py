@@ -17,13 +17,11 @@ from vit_helpers.vit import ViTConfig
 
 def test_unknown_names_are_answered_with_the_known_ones():
     for name in ("vit_b_16", "keras:vit", "torchvision:"):
-        with pytest.raises(
-            ValueError, match=r"unknown weights .*known: torchvision:NAME, timm:NAME, .*PATH\.npz"
-        ):
+        with pytest.raises(ValueError, match=r": torchvision:NAME, timm:NAME, .*PATH\.npz"):
             load_pretrained(name)
     with pytest.raises(
         ValueError,
-        match="unknown weights 'ours:nobody', known: ours:drawn, ours:eight, ours:masked, ",
+        match=r"'ours:nobody'.*: ours:drawn, ours:eight, ours:masked, ",
     ):
         load_pretrained("ours:nobody")
     for name in (
@@ -119,7 +117,7 @@ def timms(monkeypatch):
 @pytest.mark.peers
 @pytest.mark.parametrize("name", ["vit_nobody", "vit_tiny_patch16_224.nobody"])
 def test_names_that_timm_does_not_know_are_answered(name):
-    with pytest.raises(ValueError, match=f"timm has no weights called {name}"):
+    with pytest.raises(ValueError, match=f"timm .*{name}"):
         load_pretrained(f"timm:{name}")
 
 
@@ -151,7 +149,7 @@ def test_what_is_not_the_papers_model_is_refused(timms):
             with pytest.raises(ValueError, match=says):
                 load_pretrained(f"timm:{name}")
     timms("vit_tiny_patch16_224", act_layer="relu")
-    with pytest.raises(ValueError, match=r"ReLU.* in its MLPs, but ours are gelu, gelu_tanh"):
+    with pytest.raises(ValueError, match=r"ReLU.* gelu, gelu_tanh"):
         load_pretrained("timm:vit_tiny_patch16_224")
 
 
@@ -182,7 +180,7 @@ def test_a_file_that_is_no_npz_is_named(tmp_path):
     np.savez(path, **google_arrays())
     for content in (path.read_bytes()[:-200], b"<html>"):
         path.write_bytes(content)
-        with pytest.raises(ValueError, match=r"bad\.npz is cut short, or not an npz file"):
+        with pytest.raises(ValueError, match=r"bad\.npz is cut short"):
             load_pretrained(path)
     with pytest.raises(FileNotFoundError):
         load_pretrained(tmp_path / "nobody.npz")

@@ -149,7 +149,7 @@ def test_names_to_freeze_end_at_a_dot_and_are_there():
     trained = {name for name, p in model.named_parameters() if p.requires_grad}
     assert all(name.startswith(("blocks.1.", "norm.")) for name in trained) and len(trained) == 14
     resnet = torchvision.models.resnet18()
-    with pytest.raises(ValueError, match=r"no parameters of head; it has conv1, .*, fc"):
+    with pytest.raises(ValueError, match=r"head; .*conv1, .*, fc"):
         freeze(resnet)
     assert all(p.requires_grad for p in resnet.parameters())
 

@@ -19,6 +19,6 @@ def test_stored_results_are_read_by_name(name):
 def test_results_that_are_not_there_are_named():
     with pytest.raises(
         ValueError,
-        match=r"unknown results 'grades', known: .*growth, .*hyperparameters, .*localization",
+        match=r"'grades'.*growth, .*hyperparameters, .*localization",
     ):
         read_results("grades")

@@ -148,7 +148,7 @@ def test_memory_of_training_is_the_sum_of_its_parts():
     assert (parts["weights"], parts["gradients"], parts["optimizer"]) == (n, n, 2 * n)
     assert training_bytes(config, batch=16)["activations"] == 2 * parts["activations"]
     assert training_bytes(config, 8, "sgd")["optimizer"] == n
-    with pytest.raises(ValueError, match="unknown optimizer 'lamb', known: adamw, sgd"):
+    with pytest.raises(ValueError, match=r"'lamb'.*: adamw, sgd"):
         training_bytes(config, 8, "lamb")
 
 

@@ -68,9 +68,7 @@ def test_parts_add_up_for_shares_of_classes_too():
 
 @pytest.mark.parametrize("parts", [0, B + 1, -1])
 def test_no_part_is_empty(parts):
-    with pytest.raises(
-        ValueError, match=f"a batch of 12 images has from 1 to 12 parts, got {parts}"
-    ):
+    with pytest.raises(ValueError, match=f" 1 to 12 parts, got {parts}"):
         accumulate(model(), images(), labels(), parts)
 
 
@@ -126,7 +124,7 @@ def test_recomputing_leaves_no_trace():
     assert [block.forward for block in vit.blocks] == forwards
     deepcopy(vit)
     with (
-        pytest.raises(TypeError, match="Linear has no blocks to run again"),
+        pytest.raises(TypeError, match=r"Linear .*blocks"),
         checkpoint_blocks(nn.Linear(1, 1)),
     ):
         pass

@@ -59,7 +59,7 @@ def test_every_animation_has_its_command_and_its_page():
 
 
 def test_an_unknown_name_is_refused():
-    with pytest.raises(ValueError, match="unknown '03', known: 00_start_here/reading, "):
+    with pytest.raises(ValueError, match=r"'03'.* 00_start_here/reading, "):
         run(argparse.Namespace(names=["03"]))
 
 

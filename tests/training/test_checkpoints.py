@@ -66,7 +66,7 @@ def test_a_write_that_fails_leaves_the_checkpoint_as_it_was(tmp_path, monkeypatc
     monkeypatch.setattr(torch, "save", half)
     with pytest.raises(
         OSError,
-        match=f"could not write .*checkpoint.pt, whose previous version is unchanged: {error}",
+        match=f"checkpoint.pt, .*previous version.*: {error}",
     ):
         train(epochs=2, checkpoint=path)
     assert not list(tmp_path.glob("*.part")) and len(load_checkpoint(path)["history"]) == 2
@@ -115,14 +115,12 @@ def test_a_full_disk_is_named_and_leaves_the_last_checkpoint(tmp_path, monkeypat
         step, full if step != "torch.save" else lambda state, file: full() if file.name else None
     )
     monkeypatch.setattr("vit_helpers.training.checkpoints.prepare", lambda *rest: None)
-    with pytest.raises(
-        OSError, match=r"whose previous version is unchanged: No space left on device$"
-    ):
+    with pytest.raises(OSError, match=r"previous version.*: No space left on device$"):
         train(epochs=2, checkpoint=path)
     assert {file.name for file in tmp_path.iterdir()} == {"checkpoint.pt", "checkpoint.pt.previous"}
     assert len(load_checkpoint(path)["history"]) == 2
     if step == "torch.save":
-        with pytest.raises(OSError, match=r"could not write \S+new\.pt: No space left on device$"):
+        with pytest.raises(OSError, match=r"new\.pt: No space left on device$"):
             train(epochs=2, checkpoint=tmp_path / "new.pt")
 
 
@@ -188,7 +186,7 @@ def refused(path, change):
     state = torch.load(path, weights_only=True)
     change(state)
     save_sealed(path, state)
-    with pytest.raises(ValueError, match=r"^the checkpoint does not fit this run: ") as error:
+    with pytest.raises(ValueError, match=r"does not fit") as error:
         train(epochs=2, checkpoint=path, resume=True)
     return str(error.value)
 
@@ -232,18 +230,18 @@ class Evil:
 def test_another_file_is_no_checkpoint(tmp_path):
     path = tmp_path / "other.pt"
     torch.save({"weights": torch.zeros(2)}, path)
-    with pytest.raises(ValueError, match=r"other\.pt is no checkpoint"):
+    with pytest.raises(ValueError, match=r"other\.pt"):
         load_checkpoint(path)
     for state in ({"weights": torch.zeros(2)}, [torch.zeros(2)]):
         save_sealed(path, state)
-        with pytest.raises(ValueError, match="is not a checkpoint of this package: it lacks model"):
+        with pytest.raises(ValueError, match="lacks model"):
             load_checkpoint(path)
 
 
 def test_another_recipe_cannot_go_on(tmp_path):
     path = tmp_path / "checkpoint.pt"
     train(epochs=2, checkpoint=path)
-    with pytest.raises(ValueError, match="a different recipe: epochs 2 -> 3"):
+    with pytest.raises(ValueError, match="epochs 2 -> 3"):
         train(epochs=3, checkpoint=path, resume=True)
     with pytest.raises(ValueError, match="total steps 8 -> 14"):
         again = [Checkpoint(path, resume=True)]
@@ -258,7 +256,7 @@ def test_what_could_not_be_read_again_is_refused_before_the_first_epoch(tmp_path
 
 
 def test_a_folder_is_no_checkpoint(tmp_path):
-    with pytest.raises(ValueError, match="is a folder; a checkpoint is a file"):
+    with pytest.raises(ValueError, match="folder"):
         train(checkpoint=tmp_path)
     with pytest.raises(FileNotFoundError, match="no checkpoint at"):
         load_checkpoint(tmp_path)

@@ -211,7 +211,7 @@ def test_l2_in_adam_moves_every_parameter_by_about_the_learning_rate():
     optimizer.step()
     # however small the weight
     assert torch.allclose((layer.weight - before).abs(), torch.tensor(0.1), atol=1e-4)
-    with pytest.raises(ValueError, match="token_lr_mult must be 1, got 10"):
+    with pytest.raises(ValueError, match=r"token_lr_mult.* 1, got 10"):
         adam_l2(layer, 0.1, 0.3, 10)
 
 
@@ -225,9 +225,7 @@ def test_decoupled_decay_of_everything_is_torchs():
     assert all(
         torch.allclose(p, q) for p, q in zip(model.parameters(), twin.parameters(), strict=True)
     )
-    with pytest.raises(
-        ValueError, match="adamw_all treats all parameters alike: token_lr_mult must be 1, got 10"
-    ):
+    with pytest.raises(ValueError, match=r"adamw_all.*token_lr_mult.* 1, got 10"):
         adamw_all(model, 0.1, 0.3, 10)
 
 

@@ -105,28 +105,25 @@ def test_a_mirrored_test_answers_the_mean_of_both_looks():
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
-        ({"learning_rate": 1}, "unknown setting learning_rate, known: .*lr"),
-        ({"depht": 4}, r"unknown setting depht \(did you mean 'depth'\?\), known: "),
+        ({"learning_rate": 1}, "learning_rate.*: .*lr"),
+        ({"depht": 4}, r"depht .*'depth'\?"),
         *(
-            ({name: 1}, f"unknown setting {name}, known: ")  # more than a misspelling
+            ({name: 1}, f"setting {name}, known: ")  # more than a misspelling
             for name in ("class_weights", "drop_path", "layer_decay", "accumulation_steps")
         ),
-        ({"norm": "middle"}, "unknown norm 'middle', known: first, last"),
-        ({"augment": "blur"}, "unknown augment 'blur', known: affine, crop, flip"),
+        ({"norm": "middle"}, "norm 'middle'.*: first, last"),
+        ({"augment": "blur"}, "augment 'blur'.*: affine, crop, flip"),
         ({"mix": "fmix"}, "unknown mix"),
-        ({"network": "rnn"}, "unknown network 'rnn', known: vit, cnn"),
-        ({"model": "XL/4"}, "unknown model 'XL/4', known: mini"),
-        ({"positions": "here"}, "unknown positions 'here'"),
+        ({"network": "rnn"}, "network 'rnn'.*: vit, cnn"),
+        ({"model": "XL/4"}, "model 'XL/4'.*: mini"),
+        ({"positions": "here"}, "positions 'here'"),
         ({"num_heads": 7}, "64 .* 7"),
-        ({"lr": 0}, "lr must be above 0"),
-        ({"batch_size": 0}, "batch_size must be at least 1, got 0"),
-        ({"images": 0}, "images must be at least 1, got 0"),
-        ({"repeat": 1.5}, "repeat must be a whole number, got 1.5"),
-        ({"model": 5}, "unknown model '5', known: mini"),
-        *(
-            ({name: True}, f"{name} must be above 0 and finite, got True")
-            for name in ("lr", "token_lr_mult", "clip")
-        ),
+        ({"lr": 0}, "lr .* 0"),
+        ({"batch_size": 0}, "batch_size .* 1, got 0"),
+        ({"images": 0}, "images .* 1, got 0"),
+        ({"repeat": 1.5}, "repeat .*got 1.5"),
+        ({"model": 5}, "model '5'.*: mini"),
+        *(({name: True}, f"{name} .*got True") for name in ("lr", "token_lr_mult", "clip")),
     ],
 )
 def test_settings_that_do_not_fit_are_named(settings, says):
