@@ -285,11 +285,8 @@ def test_the_page_says_how_well_its_model_reads(opened):
         len(kinds) == 10
         and f"{min(kinds, key=kinds.get)} strokes ({min(kinds.values()):.0%})" in said
     )
-    assert (
-        min(digits, key=digits.get) == 8
-        and 0.65 <= digits[8] < 0.75
-        and "the 8, of which it reads about 7 in 10" in said
-    )
+    worst = min(digits, key=digits.get)
+    assert f"the hardest digit is the {worst} ({digits[worst]:.0%})" in said
 
 
 def test_a_letter_may_be_read_with_high_confidence(opened):
