@@ -5,20 +5,21 @@ import re
 
 import limits
 import pytest
+from folding import folded
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
-from pages import FURTHER, PAIRS, REWRITTEN, WAITING, read
+from pages import FURTHER, PAIRS, REWRITTEN, WAITING, name_of, read
 
 from tools.page_length import exercise_minutes, format_minutes, reading_minutes
 
 pytestmark = pytest.mark.repo
 
 
-@pytest.mark.parametrize("path", REWRITTEN, ids=lambda path: path.stem)
+@folded("path", REWRITTEN, ids=name_of)
 def test_a_core_page_keeps_to_its_limits(path):
     assert [*limits.core_faults(read(path), path.stem[:2])] == []
 
 
-@pytest.mark.parametrize("path", FURTHER.values(), ids=lambda path: path.stem)
+@folded("path", FURTHER.values(), ids=name_of)
 def test_a_further_page_keeps_to_its_limit(path):
     assert [*limits.further_faults(read(path))] == []
 
@@ -27,7 +28,7 @@ def test_pages_that_wait_are_pages_that_have_a_further_page():
     assert {core.stem for core, _ in PAIRS} >= WAITING
 
 
-@pytest.mark.parametrize("path", [*REWRITTEN, *FURTHER.values()], ids=lambda path: str(path)[-30:])
+@folded("path", [*REWRITTEN, *FURTHER.values()], ids=name_of)
 def test_the_card_gives_the_minutes_that_its_words_and_lines_take(path):
     book = read(path)
     text = format_minutes(reading_minutes(book), exercise_minutes(book))

@@ -11,6 +11,8 @@ from pathlib import Path
 import nbformat
 import pytest
 from conftest import LONGEST
+from folding import folded
+from pages import name_of
 
 from tools.execute import all_notebooks, blur, code_cells, sanitize_rules
 
@@ -176,9 +178,7 @@ def compared_texts(cell):
             yield "\n".join(line for line in text.splitlines() if not line.startswith("[v] "))
 
 
-@pytest.mark.parametrize(
-    "path", all_notebooks(), ids=lambda path: f"{path.parent.name}/{path.stem}"
-)
+@folded("path", all_notebooks(), ids=name_of)
 def test_no_stored_output_that_is_compared_contains_rounding(path):
     cells = code_cells(nbformat.read(path, as_version=4))
     compared = [
