@@ -1,4 +1,9 @@
-"""Every exercise against its own table, what people write, and what is wrong everywhere."""
+"""Every exercise against its own table, what people write, and what is wrong everywhere.
+
+An exercise is one test of each kind, whose failure names all answers that fail. The readers' run
+tries the right answers and the wrong ones that people write, and on a few exercises what is wrong
+everywhere. The rest is marked `long`.
+"""
 
 import functools
 import importlib
@@ -88,6 +93,7 @@ def wrong_answers(name):
     return exercise.mistakes if isinstance(exercise, Exercise) else exercise.wrong_answers()
 
 
+@pytest.mark.long  # by other answers, of a second author, every message is tried in each run
 @pytest.mark.parametrize("name", filter(wrong_answers, OWN))
 def test_each_wrong_answer_of_a_table_gets_its_own_message(name, capsys):
     with all_of() as attempt:
@@ -362,7 +368,32 @@ def cheats(exercise):
             yield from GRADIENTS.items()
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
+KINDS = (  # one exercise of each kind: in the others, the readers' run tries no cheat
+    "patches.patchify",  # a function of tensors that moves numbers
+    "attention.attention",  # one that computes with them
+    "data.mixup",  # one that draws
+    "training.adamw_step",  # one without gradients
+    "training.accuracy",  # one of a model and its batches
+    "inspection.rollout",  # one of a list
+    "ablation.interval",  # one of numbers
+    "vit.shapes",  # one that gives shapes
+    "embeddings.add_class_token",  # a module with a parameter of its own
+    "encoder.mlp",  # a module made of layers
+)
+
+
+def mark_others(names):
+    for name in names:
+        yield pytest.param(name, marks=() if name in KINDS else pytest.mark.long)
+
+
+def test_the_kinds_meet_every_cheat():
+    every = [*ALWAYS.values(), *TENSORS.values(), *REALS.values(), *GRADIENTS.values()]
+    met = {cheat for name in KINDS if name in FUNCTIONS for _, cheat in cheats(EXERCISES[name])}
+    assert met == {*every} and {*KINDS} & {*ON_MODULES} and {*KINDS} <= {*OWN}
+
+
+@pytest.mark.parametrize("name", mark_others(FUNCTIONS))
 def test_what_is_wrong_everywhere_is_seen(name, capsys):
     exercise = EXERCISES[name]
     with all_of() as attempt:
@@ -436,7 +467,7 @@ MODULE_CHEATS |= {
 ON_MODULES = [name for name, exercise in EXERCISES.items() if isinstance(exercise, ModuleExercise)]
 
 
-@pytest.mark.parametrize("name", [name for name in ON_MODULES if name in OWN])
+@pytest.mark.parametrize("name", mark_others(name for name in ON_MODULES if name in OWN))
 def test_what_is_wrong_everywhere_is_seen_in_modules(name, capsys):
     exercise = EXERCISES[name]
     with all_of() as attempt:
