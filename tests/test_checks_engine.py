@@ -1,8 +1,8 @@
 """Every exercise against its own table, what people write, and what is wrong everywhere.
 
-An exercise is one test of each kind, whose failure names all answers that fail. The readers' run
-tries the right answers and the wrong ones that people write, and on a few exercises what is wrong
-everywhere. The rest is marked `long`.
+All answers to an exercise are one test, whose failure names those that fail. The readers' run tries
+the right answers to all exercises, and the wrong ones to ten of different kinds; those to the
+others are marked `long`.
 """
 
 import functools
@@ -38,6 +38,25 @@ EXERCISES = {
     if isinstance(exercise, (Exercise, ModuleExercise)) and topic in TOPICS
 }
 FUNCTIONS = {name: e for name, e in EXERCISES.items() if isinstance(e, Exercise)}
+
+
+KINDS = (  # one exercise of each kind: the readers' run tries no wrong answers to the others
+    "patches.patchify",  # a function of tensors that moves numbers
+    "attention.attention",  # one that computes with them
+    "data.mixup",  # one that draws
+    "training.adamw_step",  # one without gradients
+    "training.accuracy",  # one of a model and its batches
+    "inspection.rollout",  # one of a list
+    "ablation.interval",  # one of numbers
+    "vit.shapes",  # one that gives shapes
+    "embeddings.add_class_token",  # a module with a parameter of its own
+    "encoder.mlp",  # a module made of layers
+)
+
+
+def mark_others(names):
+    for name in names:
+        yield pytest.param(name, marks=() if name in KINDS else pytest.mark.long)
 
 
 def last_line(exercise, answer, capsys):
@@ -93,8 +112,7 @@ def wrong_answers(name):
     return exercise.mistakes if isinstance(exercise, Exercise) else exercise.wrong_answers()
 
 
-@pytest.mark.long  # by other answers, of a second author, every message is tried in each run
-@pytest.mark.parametrize("name", filter(wrong_answers, OWN))
+@pytest.mark.parametrize("name", mark_others(filter(wrong_answers, OWN)))
 def test_each_wrong_answer_of_a_table_gets_its_own_message(name, capsys):
     with all_of() as attempt:
         for message, answer in wrong_answers(name).items():
@@ -144,7 +162,7 @@ def test_right_answers_pass_however_they_are_written(name, capsys):
 
 
 @pytest.mark.filterwarnings("ignore:The use of")  # k.T of a batch
-@pytest.mark.parametrize("name", WRONG)
+@pytest.mark.parametrize("name", mark_others(WRONG))
 def test_wrong_answers_are_told_what_is_wrong(name, capsys):
     with all_of() as attempt:
         for number, (answer, says) in enumerate(WRONG[name]):
@@ -366,25 +384,6 @@ def cheats(exercise):
             yield from (("", cheat) for cheat in REALS.values())
         if exercise.contract.differentiable:
             yield from GRADIENTS.items()
-
-
-KINDS = (  # one exercise of each kind: in the others, the readers' run tries no cheat
-    "patches.patchify",  # a function of tensors that moves numbers
-    "attention.attention",  # one that computes with them
-    "data.mixup",  # one that draws
-    "training.adamw_step",  # one without gradients
-    "training.accuracy",  # one of a model and its batches
-    "inspection.rollout",  # one of a list
-    "ablation.interval",  # one of numbers
-    "vit.shapes",  # one that gives shapes
-    "embeddings.add_class_token",  # a module with a parameter of its own
-    "encoder.mlp",  # a module made of layers
-)
-
-
-def mark_others(names):
-    for name in names:
-        yield pytest.param(name, marks=() if name in KINDS else pytest.mark.long)
 
 
 def test_the_kinds_meet_every_cheat():

@@ -160,8 +160,7 @@ def width_of(path: TextPath) -> float:
 
     So matplotlib's `get_extents`, which looks for such places on every curve, gives the same.
     """
-    places = path.vertices[path.codes != Path.CLOSEPOLY, 0]
-    return float(np.ptp(places)) if len(places) else 0.0
+    return float(np.ptp(path.vertices[path.codes != Path.CLOSEPOLY, 0]))
 
 
 def shorten_start(name: str, length: int) -> str:
