@@ -40,15 +40,21 @@ LONGEST = (  # collected first, so that none of them is left to one of two worke
 )
 
 
-TOOLS = Path(__file__).parents[1] / "tools"
+ROOT = Path(__file__).parents[1]
+MARKED = {  # markers of what is no file of tests
+    ROOT / "tools": "dev",
+    ROOT / "notebooks" / "further": "further",
+    ROOT / "notebooks" / "solutions": "further",
+}
 
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` chooses by markers
 def pytest_collection_modifyitems(items):
-    """Mark the examples in tools; longest files first, then notebooks, which stay in their order"""
+    """Mark examples in tools, and notebooks; longest files first, then notebooks in their order"""
     for item in items:
-        if item.path.is_relative_to(TOOLS):
-            item.add_marker("dev")
+        for folder, marker in MARKED.items():
+            if item.path.is_relative_to(folder):
+                item.add_marker(marker)
     order = {name: number for number, name in enumerate(LONGEST)}
 
     def position(item):

@@ -127,6 +127,7 @@ def runs(tmp_path_factory):
     return folder, said
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("way", ["two", "sharded"])
 def test_several_processes_end_where_one_does(runs, way):
     folder, said = runs
@@ -139,6 +140,7 @@ def test_several_processes_end_where_one_does(runs, way):
     assert largest_difference(folder / "one", folder / way) < 1e-6
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("tune", ["head", "lora"])
 def test_several_processes_tune_a_part_as_one_does(runs, tune):
     """The head alone is trained on features, of which each process computes its share"""
@@ -149,6 +151,7 @@ def test_several_processes_tune_a_part_as_one_does(runs, tune):
     assert largest_difference(folder / tune, folder / f"{tune} alone") < 1e-5
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("way", ["two", "sharded"])
 def test_the_first_process_alone_prints(runs, way):
     _, said = runs
@@ -162,6 +165,7 @@ def test_the_first_process_alone_prints(runs, way):
     assert said[way, 1].out == said[way, 1].err == ""
 
 
+@pytest.mark.processes
 def test_the_file_of_a_sharded_model_is_that_of_a_whole_one(runs):
     folder, _ = runs
     one, other = (load_checkpoint(folder / name / "checkpoint.pt") for name in ("two", "sharded"))
@@ -177,6 +181,7 @@ def test_the_file_of_a_sharded_model_is_that_of_a_whole_one(runs):
         }
 
 
+@pytest.mark.processes
 def test_a_resumed_sharded_run_is_one_never_stopped(runs):
     _, said = runs
     status, out, err = said["stopped and resumed", 0]
@@ -184,6 +189,7 @@ def test_a_resumed_sharded_run_is_one_never_stopped(runs):
     assert out.splitlines() == [f"{name} 0.0 0.0" for name in ("adamw", "muon", "sgd")]
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize(
     ("out", "case"),
     [("alone", None), ("three", "three"), ("resharded", "whole resumed with --shard")],
@@ -196,6 +202,7 @@ def test_any_number_of_processes_resumes_sharded_or_not(runs, out, case):
     assert largest_difference(folder / "one", folder / out) < 1e-6
 
 
+@pytest.mark.processes
 def test_a_damaged_checkpoint_of_a_sharded_run_is_refused(runs, tmp_path):
     folder, _ = runs
     path = shutil.copytree(folder / "sharded", tmp_path / "run") / "checkpoint.pt"
@@ -218,6 +225,7 @@ def kill_one(run, after):
 LONG = ["-m", "vit_helpers", "train", "--epochs", 3, "--batch-size", BATCH, "--out", "run"]
 
 
+@pytest.mark.processes
 @needs_proc
 def test_a_worker_that_dies_ends_the_run_and_nothing_finished_is_lost(runs, tmp_path):
     folder, said = runs
@@ -238,6 +246,7 @@ def test_a_worker_that_dies_ends_the_run_and_nothing_finished_is_lost(runs, tmp_
     assert largest_difference(folder / "one", tmp_path / "run") < 1e-6
 
 
+@pytest.mark.processes
 @needs_proc
 def test_torchrun_starts_again_from_the_last_checkpoint(runs):
     folder, said = runs
@@ -247,6 +256,7 @@ def test_torchrun_starts_again_from_the_last_checkpoint(runs):
     assert largest_difference(folder / "one", folder / "again") < 1e-6
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("start", ["older run", "older run, second start"])
 def test_a_restart_does_not_take_over_an_older_run(runs, start):
     folder, said = runs
@@ -269,6 +279,7 @@ def test_a_first_checkpoint_cut_short_is_none(tmp_path):
     assert status == 1 and f"no checkpoint at {tmp_path / 'run'}" in err
 
 
+@pytest.mark.processes
 def test_muon_works_on_weights_shared_out(runs):
     """It multiplies whole matrices, which each process then has to gather"""
     folder, said = runs
@@ -278,6 +289,7 @@ def test_muon_works_on_weights_shared_out(runs):
     assert max((one[name] - two[name]).abs().max() for name in one if "qkv.bias" not in name) < 1e-3
 
 
+@pytest.mark.processes
 def test_several_processes_find_the_mistakes_that_one_does(runs):
     """Each finds those among its own images, some of them none"""
     folder, said = runs
@@ -289,12 +301,14 @@ def test_several_processes_find_the_mistakes_that_one_does(runs):
         torch.testing.assert_close(two, one)
 
 
+@pytest.mark.processes
 def test_a_run_that_may_start_again_needs_a_folder(runs):
     _, said = runs
     status, _, err = said["no folder", 0]
     assert status == 1 and "give --out" in err
 
 
+@pytest.mark.processes
 def test_processes_of_one_run_share_the_next_free_folder(runs):
     folder, said = runs
     status, out, err = said["next folder", 0]
@@ -303,6 +317,7 @@ def test_processes_of_one_run_share_the_next_free_folder(runs):
     assert {path.name for path in (folder / "runs").iterdir()} == {"digits-1", "digits-2"}
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("processes", [1, 2])
 def test_a_run_on_shards_goes_on_where_it_stopped(runs, processes):
     folder, said = runs

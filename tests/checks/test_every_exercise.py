@@ -1,4 +1,9 @@
-"""Every exercise against its own table, what people write, and what is wrong everywhere."""
+"""Every exercise against its own table, what people write, and what is wrong everywhere.
+
+All answers to an exercise are one test, whose failure names those that fail. The readers' run tries
+the right answers to all exercises, and the wrong ones to ten of different kinds; those to the
+others are marked `long`.
+"""
 
 import functools
 import importlib
@@ -12,6 +17,7 @@ import check_cases
 import numpy as np
 import pytest
 import torch
+from folding import all_of
 from torch import Tensor, nn
 
 import vit_helpers.checks
@@ -34,12 +40,44 @@ EXERCISES = {
 FUNCTIONS = {name: e for name, e in EXERCISES.items() if isinstance(e, Exercise)}
 
 
+KINDS = (  # one exercise of each kind: the readers' run tries no wrong answers to the others
+    "patches.patchify",  # a function of tensors that moves numbers
+    "attention.attention",  # one that computes with them
+    "data.mixup",  # one that draws
+    "training.adamw_step",  # one without gradients
+    "training.accuracy",  # one of a model and its batches
+    "inspection.rollout",  # one of a list
+    "ablation.interval",  # one of numbers
+    "vit.shapes",  # one that gives shapes
+    "embeddings.add_class_token",  # a module with a parameter of its own
+    "encoder.mlp",  # a module made of layers
+)
+
+
+def mark_others(names):
+    for name in names:
+        yield pytest.param(name, marks=() if name in KINDS else pytest.mark.long)
+
+
 def last_line(exercise, answer, capsys):
     """The last line that a check prints for a wrong answer; all before are right."""
-    assert exercise.check(answer) is False
-    (*before, last), err = (text.splitlines() for text in capsys.readouterr())
-    assert not err and all(line.startswith("[v]") for line in before)
+    capsys.readouterr()  # what an answer before it left, if that failed
+    verdict = exercise.check(answer)
+    printed, err = capsys.readouterr()
+    assert verdict is False, f"{verdict} instead of False, with {printed!r}"
+    *before, last = printed.splitlines()
+    assert not err and all(line.startswith("[v]") for line in before), printed + err
     return last
+
+
+def expect(says, line):
+    assert says in line, f"expected {says!r}, got {line!r}"
+
+
+def expect_right(check, answer, capsys):
+    capsys.readouterr()
+    verdict = check(answer)
+    assert verdict is True, f"expected True, got {verdict}, with {capsys.readouterr().out!r}"
 
 
 def pattern(message):
@@ -50,13 +88,16 @@ def pattern(message):
 # 1. The tables
 
 
-@pytest.mark.parametrize("name", EXERCISES)
-def test_the_reference_passes_and_its_ideas_are_printed(name, capsys):
-    exercise = EXERCISES[name]
-    assert exercise.check(exercise.reference) is True, capsys.readouterr().out
-    assert capsys.readouterr().out.splitlines() == [
-        f"[v] {exercise.name}: {idea}" for idea in exercise.ideas
-    ]
+def test_the_reference_passes_and_its_ideas_are_printed(capsys):
+    with all_of() as attempt:
+        for name, exercise in EXERCISES.items():
+            with attempt(name):
+                capsys.readouterr()
+                verdict = exercise.check(exercise.reference)
+                printed = capsys.readouterr().out
+                assert verdict is True, printed
+                ideas = [f"[v] {exercise.name}: {idea}" for idea in exercise.ideas]
+                assert printed.splitlines() == ideas
 
 
 # each table once
@@ -71,57 +112,62 @@ def wrong_answers(name):
     return exercise.mistakes if isinstance(exercise, Exercise) else exercise.wrong_answers()
 
 
-TABLE = [(name, message) for name in OWN for message in wrong_answers(name)]
+@pytest.mark.parametrize("name", mark_others(filter(wrong_answers, OWN)))
+def test_each_wrong_answer_of_a_table_gets_its_own_message(name, capsys):
+    with all_of() as attempt:
+        for message, answer in wrong_answers(name).items():
+            with attempt(f"{name}, the table's answer to {message!r}"):
+                line = last_line(EXERCISES[name], answer, capsys)
+                assert re.search(pattern(message) + "$", line), f"got {line!r}"
 
 
-@pytest.mark.parametrize(
-    ("name", "message"), TABLE, ids=[f"{name}-{message[:40]}" for name, message in TABLE]
-)
-def test_each_wrong_answer_of_a_table_gets_its_own_message(name, message, capsys):
-    line = last_line(EXERCISES[name], wrong_answers(name)[message], capsys)
-    assert re.search(pattern(message) + "$", line), line
-
-
-@pytest.mark.parametrize("name", FUNCTIONS)
-def test_no_wrong_answer_of_a_table_warns(name):
+def test_no_wrong_answer_of_a_table_warns():
     """The warning would stand above the message, and tell a reader of our own code."""
-    exercise = FUNCTIONS[name]
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        for wrong in exercise.mistakes.values():
-            for case in (exercise.cases()[0], exercise.cases()[-1]):
-                exercise.tried(wrong, case.draw())
-    assert not caught, caught[0].message
+    with all_of() as attempt:
+        for name, exercise in FUNCTIONS.items():
+            with attempt(name), warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                for wrong in exercise.mistakes.values():
+                    for case in (exercise.cases()[0], exercise.cases()[-1]):
+                        exercise.tried(wrong, case.draw())
+                assert not caught, caught[0].message
 
 
 # 2. What people write
 
 
-def cases(kind):
-    for topic in TOPICS:
-        module = importlib.import_module(f"check_cases.{topic}")
-        for name, answers in getattr(module, kind).items():
-            yield from ((topic, name, *case) for case in check_cases.flat(answers))
+def written(kind):
+    """{exercise: the cases that people wrote for it}; kind: "RIGHT" or "WRONG" answers"""
+    return {
+        f"{topic}.{name}": check_cases.flat(answers)
+        for topic in TOPICS
+        for name, answers in getattr(importlib.import_module(f"check_cases.{topic}"), kind).items()
+    }
 
 
-def check_of(topic, name):
-    return getattr(MODULES[topic], f"check_{name}")
+RIGHT, WRONG = written("RIGHT"), written("WRONG")
 
 
-def ids(kind):
-    return [f"{topic}.{name}-{i}" for i, (topic, name, *_) in enumerate(cases(kind))]
+def check_of(name):
+    topic, _, exercise = name.partition(".")
+    return getattr(MODULES[topic], f"check_{exercise}")
 
 
-@pytest.mark.parametrize(("topic", "name", "answer"), cases("RIGHT"), ids=ids("RIGHT"))
-def test_right_answers_pass_however_they_are_written(topic, name, answer, capsys):
-    assert check_of(topic, name)(answer) is True, capsys.readouterr().out
+@pytest.mark.parametrize("name", RIGHT)
+def test_right_answers_pass_however_they_are_written(name, capsys):
+    with all_of() as attempt:
+        for number, (answer,) in enumerate(RIGHT[name]):
+            with attempt(f"{name}, right answer {number}"):
+                expect_right(check_of(name), answer, capsys)
 
 
 @pytest.mark.filterwarnings("ignore:The use of")  # k.T of a batch
-@pytest.mark.parametrize(("topic", "name", "answer", "says"), cases("WRONG"), ids=ids("WRONG"))
-def test_wrong_answers_are_told_what_is_wrong(topic, name, answer, says, capsys):
-    exercise = EXERCISES.get(f"{topic}.{name}")
-    assert says in last_line(exercise, answer, capsys)
+@pytest.mark.parametrize("name", mark_others(WRONG))
+def test_wrong_answers_are_told_what_is_wrong(name, capsys):
+    with all_of() as attempt:
+        for number, (answer, says) in enumerate(WRONG[name]):
+            with attempt(f"{name}, wrong answer {number}"):
+                expect(says, last_line(EXERCISES[name], answer, capsys))
 
 
 def code_of(thing):
@@ -148,21 +194,25 @@ def code_of(thing):
     return repr(thing)
 
 
-@pytest.mark.parametrize("name", OWN)
-def test_every_message_is_reached_by_an_answer_coded_differently(name):
-    topic, _, exercise = name.partition(".")
-    wrong = importlib.import_module(f"check_cases.{topic}").WRONG.get(exercise, {})
+def unreached(name):
+    """The messages of an exercise that no answer gets but those coded as in its table"""
     known = dict.fromkeys(getattr(EXERCISES[name], "structures", ())) | wrong_answers(name)
     known |= dict.fromkeys(PARTS) if name == "vit.vit" else {}
-    lonely = [
+    return [
         message
         for message, mistake in known.items()
         if not any(
             says.strip(": ") in message and code_of(answer) != code_of(mistake)
-            for answer, says in check_cases.flat(wrong)
+            for answer, says in WRONG.get(name, ())
         )
     ]
-    assert not lonely
+
+
+def test_every_message_is_reached_by_an_answer_coded_differently():
+    with all_of() as attempt:
+        for name in OWN:
+            with attempt(name):
+                assert not unreached(name)
 
 
 # 3. What is wrong everywhere
@@ -325,36 +375,33 @@ def of_tensors(exercise):
     )
 
 
-EVERYWHERE = [
-    *((name, says, cheat) for name in FUNCTIONS for says, cheat in ALWAYS.items()),
-    *(
-        (name, says, cheat)
-        for name, e in FUNCTIONS.items()
-        if of_tensors(e)
-        for says, cheat in TENSORS.items()
-    ),
-    *(
-        (name, "", cheat)
-        for name, e in FUNCTIONS.items()
-        if of_tensors(e) and e.contract.large
-        for cheat in REALS.values()
-    ),
-    *(
-        (name, says, cheat)
-        for name, e in FUNCTIONS.items()
-        if of_tensors(e) and e.contract.differentiable
-        for says, cheat in GRADIENTS.items()
-    ),
-]
+def cheats(exercise):
+    """(part of the message, cheat): what is wrong in every answer to an exercise like this one"""
+    yield from ALWAYS.items()
+    if of_tensors(exercise):
+        yield from TENSORS.items()
+        if exercise.contract.large:
+            yield from (("", cheat) for cheat in REALS.values())
+        if exercise.contract.differentiable:
+            yield from GRADIENTS.items()
 
 
-@pytest.mark.parametrize(
-    ("name", "says", "cheat"), EVERYWHERE, ids=[f"{name}-{says}" for name, says, _ in EVERYWHERE]
-)
-def test_what_is_wrong_everywhere_is_seen(name, says, cheat, capsys):
+def test_the_kinds_meet_every_cheat():
+    every = [*ALWAYS.values(), *TENSORS.values(), *REALS.values(), *GRADIENTS.values()]
+    met = {cheat for name in KINDS if name in FUNCTIONS for _, cheat in cheats(EXERCISES[name])}
+    assert met == {*every} and {*KINDS} & {*ON_MODULES} and {*KINDS} <= {*OWN}
+
+
+@pytest.mark.parametrize("name", mark_others(FUNCTIONS))
+def test_what_is_wrong_everywhere_is_seen(name, capsys):
     exercise = EXERCISES[name]
-    line = last_line(exercise, cheat(exercise.reference), capsys)
-    assert says in line or (says.startswith("sets a global seed") and "global generator" in line)
+    with all_of() as attempt:
+        for number, (says, cheat) in enumerate(cheats(exercise)):
+            with attempt(f"{name}, cheat {number} {says!r}"):
+                line = last_line(exercise, cheat(exercise.reference), capsys)
+                if says.startswith("sets a global seed") and "global generator" in line:
+                    continue
+                expect(says, line)
 
 
 def in_forward(cheat):
@@ -416,21 +463,17 @@ MODULE_CHEATS |= {
     "it should be an nn.Module": lambda right: lambda *sizes: 3,
     "pass the class itself": lambda right: right(*SIZES[right]),
 }
-ON_MODULES = [
-    (name, says, cheat)
-    for name, exercise in EXERCISES.items()
-    if isinstance(exercise, ModuleExercise) and name in OWN
-    for says, cheat in MODULE_CHEATS.items()
-]
+ON_MODULES = [name for name, exercise in EXERCISES.items() if isinstance(exercise, ModuleExercise)]
 
 
-@pytest.mark.parametrize(
-    ("name", "says", "cheat"), ON_MODULES, ids=[f"{name}-{says}" for name, says, _ in ON_MODULES]
-)
-def test_what_is_wrong_everywhere_is_seen_in_modules(name, says, cheat, capsys):
+@pytest.mark.parametrize("name", mark_others(name for name in ON_MODULES if name in OWN))
+def test_what_is_wrong_everywhere_is_seen_in_modules(name, capsys):
     exercise = EXERCISES[name]
-    line = last_line(exercise, cheat(exercise.reference), capsys)
-    assert says.startswith("[x]") or says in line
+    with all_of() as attempt:
+        for says, cheat in MODULE_CHEATS.items():
+            with attempt(f"{name}, cheat {says!r}"):
+                line = last_line(exercise, cheat(exercise.reference), capsys)
+                expect("" if says.startswith("[x]") else says, line)
 
 
 def spoilt(right):
@@ -448,20 +491,20 @@ def spoilt_module(right):
     return Spoilt
 
 
-@pytest.mark.parametrize(
-    "name",
-    [name for name, e in EXERCISES.items() if isinstance(e, ModuleExercise) or of_tensors(e)],
-)
-def test_answers_are_tried_on_an_accelerator_where_there_is_one(name, capsys, monkeypatch):
+def test_answers_are_tried_on_an_accelerator_where_there_is_one(capsys, monkeypatch):
     """torch's meta device stands for one: it has shapes and refuses tensors of the CPU."""
-    exercise = EXERCISES[name]
-    spoil = spoilt_module if isinstance(exercise, ModuleExercise) else spoilt
-    monkeypatch.setattr(compare, "accelerators", list)
-    assert exercise.check(spoil(exercise.reference)) is True, capsys.readouterr().out
-    monkeypatch.setattr(compare, "accelerators", lambda: [torch.device("meta")])
-    assert "right on the CPU, but for tensors on meta" in last_line(
-        exercise, spoil(exercise.reference), capsys
-    )
+    with all_of() as attempt:
+        for name, exercise in EXERCISES.items():
+            is_module = isinstance(exercise, ModuleExercise)
+            if not (is_module or of_tensors(exercise)):
+                continue
+            spoil = spoilt_module if is_module else spoilt
+            with attempt(name):
+                monkeypatch.setattr(compare, "accelerators", list)
+                expect_right(exercise.check, spoil(exercise.reference), capsys)
+                monkeypatch.setattr(compare, "accelerators", lambda: [torch.device("meta")])
+                line = last_line(exercise, spoil(exercise.reference), capsys)
+                expect("right on the CPU, but for tensors on meta", line)
 
 
 class Callable:
@@ -474,9 +517,16 @@ class Callable:
         return self.function(*args, **more)
 
 
-@pytest.mark.parametrize(
-    "wrap", [Callable, functools.partial, lambda right: lambda *args, extra=None: right(*args)]
-)
-@pytest.mark.parametrize("name", EXERCISES)
-def test_an_answer_may_be_any_object_that_can_be_called(name, wrap, capsys):
-    assert EXERCISES[name].check(wrap(EXERCISES[name].reference)) is True, capsys.readouterr().out
+WRAPPED = {
+    "an object": Callable,
+    "a partial": functools.partial,
+    "with one more argument": lambda right: lambda *args, extra=None: right(*args),
+}
+
+
+def test_an_answer_may_be_any_object_that_can_be_called(capsys):
+    with all_of() as attempt:
+        for name, exercise in EXERCISES.items():
+            for kind, wrap in WRAPPED.items():
+                with attempt(f"{name}, {kind}"):
+                    expect_right(exercise.check, wrap(exercise.reference), capsys)

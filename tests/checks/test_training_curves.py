@@ -18,7 +18,9 @@ READ = {letter: fault for letter, (fault, _) in RUNS.items()}
 
 
 @pytest.fixture(
-    scope="module", params=[mystery_runs, train_mysteries], ids=["kept", "trained anew"]
+    scope="module",
+    params=[mystery_runs, pytest.param(train_mysteries, marks=pytest.mark.long)],
+    ids=["kept", "trained anew"],
 )
 def runs(request):
     return request.param()

@@ -85,6 +85,7 @@ def test_every_change_is_trained_with_every_seed(monkeypatch):
     assert "secret" not in found["history"][0] and found["history"][0]["val_accuracy"] == 1
 
 
+@pytest.mark.long
 def test_a_run_trained_anew_fails_and_is_repaired():
     failing, repaired = RUNS["F"], CHANGES[REPAIRS["F"]](RUNS["F"])
     accuracies = [train(recipe, seed=0)[-1]["val_accuracy"] for recipe in (failing, repaired)]

@@ -62,6 +62,7 @@ def test_the_command_runs_a_declared_table(tmp_path, capsys):
     assert "error: " in ablate(tmp_path / "none.toml")[2]
 
 
+@pytest.mark.processes
 def test_no_worker_outlives_a_command_that_is_killed(tmp_path):
     path = tmp_path / "table.toml"
     path.write_text(TOML.replace("seeds = 1", "seeds = 50").replace("epochs = 1", "epochs = 5"))

@@ -13,6 +13,8 @@ from vit_helpers.pretrained.files import Pretrained
 from vit_helpers.training.presets import preset
 from vit_helpers.vit import ViT, ViTConfig
 
+pytestmark = pytest.mark.usefixtures("no_figures")
+
 UNEQUAL = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))  # ImageNet's
 NUMBERS = tuple("0123456789")
 

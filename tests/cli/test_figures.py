@@ -5,12 +5,12 @@ from itertools import pairwise
 
 import pytest
 import torch
+from matplotlib.font_manager import FontProperties
+from matplotlib.textpath import TextPath
 
-from vit_helpers.cli.figures import draw_test, draw_worst
+from vit_helpers.cli.figures import draw_test, draw_worst, width_of
 from vit_helpers.cli.mistakes import Answers, Mistakes
-from vit_helpers.cli.scores import (
-    class_table,
-)
+from vit_helpers.cli.scores import class_table
 from vit_helpers.plots.overflow import overflow_faults
 
 
@@ -70,3 +70,9 @@ def test_the_picture_names_both_classes_the_probability_and_the_file(count, shap
     assert min(max(extent.width, extent.height) for extent in extents) >= 200
     unnamed = draw_worst(Mistakes(torch.rand(count, *shape), answers), NAMES, count)
     assert re.fullmatch(cut, unnamed.axes[0].get_title())
+
+
+@pytest.mark.parametrize("text", ["i", "W" * 30, "Größe: 99.9% (jQ&@)", "…er than the image"])
+def test_a_text_is_as_wide_as_matplotlib_says(text):
+    path = TextPath((0, 0), text, prop=FontProperties(size=12))
+    assert width_of(path) == pytest.approx(path.get_extents().width)

@@ -17,6 +17,8 @@ from vit_helpers.training import Recipe, fit
 from vit_helpers.training.loop import start_run
 from vit_helpers.training.measurements import Epoch, Score, print_epoch
 
+pytestmark = pytest.mark.usefixtures("no_figures")
+
 RUN = ["train", "--epochs", "2", "--set", "images=256"]
 LINE = re.compile(r"^expected: (?:about|at most) \d+ s in all, and ([\d.]+) MB in (\S+)$", re.M)
 

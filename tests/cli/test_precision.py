@@ -11,6 +11,8 @@ from vit_helpers.cli import precision
 from vit_helpers.cli.precision import CHOSEN, WIDE, choose_precision, predict_in
 from vit_helpers.training.cnn import CNN
 
+pytestmark = pytest.mark.usefixtures("no_figures")
+
 WIDE_MODEL = ["--set", "embed_dim=384", "--set", "num_heads=6", "--set", "depth=1"]
 RUN = ["train", "--epochs", "1", "--set", "images=64", "--out", "new"]
 

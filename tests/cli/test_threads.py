@@ -35,6 +35,7 @@ def show(code, **environment):
     return done.stdout.splitlines()[-1], done.stderr
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize(
     ("environment", "line"),
     [

@@ -122,6 +122,7 @@ def test_a_wrong_file_of_that_name_is_named_and_not_touched(server, tmp_path):
     assert path.read_bytes() == b"mine" and Handler.asked == 0
 
 
+@pytest.mark.processes
 def test_two_processes_at_once_do_no_harm(server, tmp_path):
     path = tmp_path / "file.bin"
     arguments = (server + "slow", str(path), SHA256)

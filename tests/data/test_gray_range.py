@@ -16,6 +16,8 @@ from vit_helpers.data.images import measure_grays, open_picture
 from vit_helpers.data.shards import write_shards_of_folder
 from vit_helpers.pretrained import load_pretrained
 
+pytestmark = pytest.mark.usefixtures("no_figures")
+
 KINDS = {"16": np.uint16, "32": np.int32, "float": np.float32}  # bits
 
 

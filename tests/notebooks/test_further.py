@@ -3,15 +3,14 @@
 import re
 
 import pytest
+from folding import folded
 from pages import FURTHER, PAIRS, anchor, anchors, headings, prose, read, sections
 
 from tools.execute import ROOT, lessons
 
 pytestmark = pytest.mark.repo
 
-each_pair = pytest.mark.parametrize(
-    ("core", "further"), PAIRS, ids=[core.stem for core, _ in PAIRS]
-)
+each_pair = folded(("core", "further"), PAIRS, ids=lambda core, further: core.stem)
 
 
 def test_a_further_page_has_the_name_of_its_core_page():

@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
+from folding import folded
 from pages import headings, read
 
 from tests.repo.test_claims import SECTIONS, rows
@@ -57,12 +58,12 @@ def headings_of(path):
     return re.findall(r"^#+ (.+)$", path.read_text(encoding="utf-8"), re.M)
 
 
-@pytest.mark.parametrize("title", TABLES)
+@folded("title", TABLES)
 def test_every_place_is_there(title):
     assert [place for now in TABLES[title].values() for place in lost_places(now)] == []
 
 
-@pytest.mark.parametrize("name", SECOND_EDITION)
+@folded("name", SECOND_EDITION)
 def test_every_section_of_the_second_edition_has_a_row(name):
     assert list(TABLES[f"Sections of {name}"]) == SECOND_EDITION[name]
 
@@ -71,7 +72,7 @@ def test_every_page_that_was_divided_is_in_the_ledger():
     assert {path.stem for path in further_pages()} <= SECOND_EDITION.keys()
 
 
-@pytest.mark.parametrize("name", ["the README", *SECOND_EDITION])
+@folded("name", ["the README", *SECOND_EDITION])
 def test_every_claim_has_a_row(name):
     start = "README" if name == "the README" else name[:2]
     (title,) = (title for title in SECTIONS if title.startswith(start))

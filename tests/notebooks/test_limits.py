@@ -5,18 +5,19 @@ import re
 
 import limits
 import pytest
+from folding import folded
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
-from pages import FURTHER, PAIRS, REWRITTEN, WAITING, read
+from pages import FURTHER, PAIRS, REWRITTEN, WAITING, name_of, read
 
 pytestmark = pytest.mark.repo
 
 
-@pytest.mark.parametrize("path", REWRITTEN, ids=lambda path: path.stem)
+@folded("path", REWRITTEN, ids=name_of)
 def test_a_core_page_keeps_to_its_limits(path):
     assert [*limits.core_faults(read(path), path.stem[:2])] == []
 
 
-@pytest.mark.parametrize("path", FURTHER.values(), ids=lambda path: path.stem)
+@folded("path", FURTHER.values(), ids=name_of)
 def test_a_further_page_keeps_to_its_limit(path):
     assert [*limits.further_faults(read(path))] == []
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
+from folding import folded
 from pages import REWRITTEN, name_of
 
 from tools.execute import (
@@ -32,11 +33,9 @@ pytestmark = pytest.mark.repo
 
 COLUMNS = 100  # what a page of 900 pixels shows of a line of code
 
-every = pytest.mark.parametrize(
-    "path", all_notebooks(), ids=lambda path: path.parent.name[0] + path.stem
-)
-each_page = pytest.mark.parametrize("path", [*lessons(), *further_pages()], ids=name_of)
-each_lesson = pytest.mark.parametrize("path", lessons(), ids=lambda path: path.stem)
+every = folded("path", all_notebooks(), ids=name_of)
+each_page = folded("path", [*lessons(), *further_pages()], ids=name_of)
+each_lesson = folded("path", lessons(), ids=name_of)
 
 
 @cache

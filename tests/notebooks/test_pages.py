@@ -9,6 +9,7 @@ from pathlib import Path
 import nbformat
 import pytest
 from browser import accessibility, broken_pictures, contrast, in_browser, page_of
+from folding import folded
 
 from tools.execute import all_notebooks
 
@@ -209,7 +210,7 @@ def test_a_page_is_whole_in_light_and_dark(path, chromium, tmp_path):
 
 
 @pytest.mark.repo
-@pytest.mark.parametrize("path", PAGES, ids=name_of)
+@folded("path", PAGES, ids=name_of)
 def test_github_strips_nothing(path):
     assert stripped(our_html(path)) == []
 
@@ -282,9 +283,7 @@ def alts(path):
 
 
 @pytest.mark.repo
-@pytest.mark.parametrize(
-    "path", [path for path in NOTEBOOKS if path.parent.name != "solutions"], ids=name_of
-)
+@folded("path", [path for path in NOTEBOOKS if path.parent.name != "solutions"], ids=name_of)
 def test_alt_texts_say_what_is_seen(path):
     texts = alts(path)
     assert texts

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from folding import folded
 from matplotlib.colors import to_rgb
 from peers import Library
 
@@ -307,11 +308,12 @@ DRAWN = {  # figures in which several colors carry a meaning, each with as many 
 
 
 def figure_of(name):
+    plt.close("all")  # those of the figure before: a folded test draws all figures
     drawn = DRAWN[name]()
     return drawn if hasattr(drawn, "axes") and hasattr(drawn, "savefig") else drawn.figure
 
 
-@pytest.mark.parametrize("name", DRAWN)
+@folded("name", DRAWN)
 def test_no_two_names_differ_by_color_alone(name):
     assert style.color_only_pairs(figure_of(name)) == []
 
@@ -335,7 +337,7 @@ def pale(fig):
     return [text.get_text() for text in texts if contrast(text.get_color(), ground(text)) < 4.5]
 
 
-@pytest.mark.parametrize("name", DRAWN)
+@folded("name", DRAWN)
 def test_every_text_can_be_read(name):
     assert pale(figure_of(name)) == []
 

@@ -6,6 +6,7 @@ Their commands, cells, tests and files exist.
 import re
 
 import pytest
+from folding import folded
 
 from tools.execute import ROOT, lessons
 from vit_helpers.cli import COMMANDS
@@ -31,7 +32,7 @@ def test_every_notebook_and_the_readme_have_a_section():
     assert "README" in SECTIONS
 
 
-@pytest.mark.parametrize("title", SECTIONS)
+@folded("title", SECTIONS)
 def test_five_claims_each_with_its_support_seeds_effect_and_control(title):
     assert len(rows(title)) == 5
     for claim, support, *others in rows(title):

@@ -20,6 +20,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from folding import folded
 
 import vit_helpers
 from tools.experiments import accuracies
@@ -111,14 +112,14 @@ def test_every_module_has_a_place_in_the_order():
     assert {top(name) for name in MODULES} - {"", "__main__", "results"} == EVERYTHING
 
 
-@pytest.mark.parametrize("name", within(ORDER))
+@folded("name", within(ORDER))
 def test_imports_run_one_way(name):
     allowed = ORDER[top(name)]
     imported = set(ours(MODULES[name].read_text(encoding="utf-8")))
     assert not {other for other in imported if other not in allowed and top(other) not in allowed}
 
 
-@pytest.mark.parametrize("name", within(EVERYTHING))
+@folded("name", within(EVERYTHING))
 def test_nothing_imports_tools_and_only_the_command_line_imports_itself(name):
     code = MODULES[name].read_text(encoding="utf-8")
     assert not [module for module, _ in statements(code) if top(module) == "tools"]
@@ -367,13 +368,13 @@ def tools():
     return sorted((ROOT / "tools").rglob("*.py"))
 
 
-@pytest.mark.parametrize("name", within({*ORDER, "cli"}))
+@folded("name", within({*ORDER, "cli"}))
 def test_no_assert_stands_between_a_user_and_an_error(name):
     tree = ast.parse(MODULES[name].read_text(encoding="utf-8"))
     assert not [node.lineno for node in ast.walk(tree) if isinstance(node, ast.Assert)]
 
 
-@pytest.mark.parametrize("name", within(ORDER))
+@folded("name", within(ORDER))
 def test_public_names_are_documented(name):
     module = importlib.import_module(f"vit_helpers.{name}")
     assert module.__doc__
@@ -413,7 +414,7 @@ def test_the_package_costs_nothing_to_import():
     assert (done.stdout, done.stderr) == ("False []\n", "")
 
 
-@pytest.mark.parametrize(("name", "home"), vit_helpers.EXPORTS.items())
+@folded(("name", "home"), vit_helpers.EXPORTS.items())
 def test_short_names_are_those_of_their_modules(name, home):
     assert getattr(vit_helpers, name) is getattr(importlib.import_module(home), name)
     assert name in dir(vit_helpers) and name in vit_helpers.__all__
@@ -483,9 +484,7 @@ def anchors(path):
 
 
 @pytest.mark.repo
-@pytest.mark.parametrize(
-    "path", READMES, ids=["first page", "package", "tables", "tools", "publishing", "contributing"]
-)
+@folded("path", READMES)
 def test_links_and_pictures_of_a_readme_are_there(path):
     text = path.read_text(encoding="utf-8")
     links = [

@@ -11,8 +11,10 @@ from functools import partial
 from pathlib import Path
 from types import MethodType
 
+import matplotlib.pyplot as plt
 import pytest
 import torch
+from folding import folded
 from torch import nn
 from torch.optim.lr_scheduler import LambdaLR
 
@@ -238,12 +240,20 @@ def same(a, b, seen=()):
     )
 
 
+def make(name, folder):
+    """An object of a class; what it writes is in a folder of its own."""
+    empty = folder / name
+    empty.mkdir()
+    return MAKE[name](CLASSES[name], empty)
+
+
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("name", MAKE)
+@folded("name", MAKE)
 def test_it_survives(name, way, tmp_path):
-    original = MAKE[name](CLASSES[name], tmp_path)
+    original = make(name, tmp_path)
     again = WAYS[way](original)
     assert type(again) is CLASSES[name] and same(original, again)
+    plt.close("all")
 
 
 DATACLASSES = [name for name in CLASSES if dataclasses.is_dataclass(CLASSES[name])]
@@ -265,9 +275,9 @@ def assert_same_state(original, changed, but=None):
         assert same(before[name], after[name]), name
 
 
-@pytest.mark.parametrize("name", DATACLASSES)
+@folded("name", DATACLASSES)
 def test_replace_keeps_every_other_field(name, tmp_path):
-    original = MAKE[name](CLASSES[name], tmp_path)
+    original = make(name, tmp_path)
     assert_same_state(original, dataclasses.replace(original))
     for field in dataclasses.fields(original):
         if not field.init:

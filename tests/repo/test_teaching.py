@@ -9,6 +9,7 @@ from statistics import mean, stdev
 import nbformat
 import pytest
 import torch
+from folding import folded
 
 from tools.execute import further_pages, lessons
 from vit_helpers.cli import COMMANDS
@@ -26,7 +27,7 @@ PAGES = {  # a core page and its further page, if it has one
 HEADINGS = re.findall(r"^#+ (.+)$", re.sub(r"```.*?```", "", TEXT, flags=re.S), re.M)
 PARTS = ("Run live", "What goes wrong", "What students ask", "Who has understood", "On the board")
 
-each = pytest.mark.parametrize("number", NOTEBOOKS)
+each = folded("number", NOTEBOOKS)
 
 
 # The notebooks, as they are in the repository

@@ -179,6 +179,7 @@ with freed_memory_returned():
 """
 
 
+@pytest.mark.processes
 @pytest.mark.skipif(not can_measure_memory(), reason="only Linux tells the memory of a process")
 @pytest.mark.parametrize("batch", [2, 8])
 def test_memory_of_training_is_what_the_system_tells(batch):

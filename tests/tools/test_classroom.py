@@ -14,6 +14,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
+from folding import folded
 
 from tools import classroom
 from tools import main as run_tool
@@ -37,7 +38,7 @@ needs_nbgrader = pytest.mark.skipif(
     importlib.util.find_spec("nbgrader") is None,
     reason="no nbgrader here: the extra [classroom] brings it",
 )
-every = pytest.mark.parametrize("name", TAUGHT)
+every = folded("name", TAUGHT)
 
 
 def read(path):

@@ -117,7 +117,9 @@ def test_captions_end_before_their_frame_does(name):
 def test_the_alt_texts_have_the_numbers():
     followed, met = numbers("04_encoder/stream"), numbers("03_attention/meeting")
     best = int(followed.before.argmax())
-    assert f"at most an {best} with {followed.before.max():.0%}, and a 9" in alt("04_encoder/stream")
+    assert f"at most an {best} with {followed.before.max():.0%}, and a 9" in alt(
+        "04_encoder/stream"
+    )
     assert f"a 9 with {followed.after.max():.0%} after" in alt("04_encoder/stream")
     sky, roof, tree = met.weights.tolist()
     said = f"the weights {sky:.0%}, {roof:.0%} and {tree:.0%}."

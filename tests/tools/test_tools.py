@@ -8,6 +8,7 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
+from folding import folded
 
 from tools import main as run_tool
 
@@ -29,7 +30,7 @@ def test_the_readme_has_a_line_for_each_tool_and_names_every_other_file():
     assert all(f"`{name}`" in text for name in FILES.keys() - set(TOOLS))
 
 
-@pytest.mark.parametrize("name", TOOLS)
+@folded("name", TOOLS)
 def test_each_tool_explains_itself(name, capsys):
     with pytest.raises(SystemExit) as stop:
         run_tool(import_module(f"tools.{name}"), ["--help"])

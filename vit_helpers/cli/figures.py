@@ -3,12 +3,14 @@
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 
+import numpy as np
 import pandas as pd
 import torch
 import torch.nn.functional as F
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
+from matplotlib.path import Path
 from matplotlib.textpath import TextPath
 from torch import Tensor
 
@@ -148,9 +150,17 @@ def fit_width(name: str, form: str = "{}", cut: Callable[[str, int], str] = shor
         warnings.filterwarnings("ignore", "Glyph .* missing from")  # which are drawn as boxes
         for length in range(40, 1, -1):
             text = form.format(cut(name, length))
-            if TextPath((0, 0), text, prop=font).get_extents().width * PIXELS <= COLUMN:
+            if width_of(TextPath((0, 0), text, prop=font)) * PIXELS <= COLUMN:
                 break
     return text
+
+
+def width_of(path: TextPath) -> float:
+    """Return a text's width in points: a font has points where a curve reaches farthest.
+
+    So matplotlib's `get_extents`, which looks for such places on every curve, gives the same.
+    """
+    return float(np.ptp(path.vertices[path.codes != Path.CLOSEPOLY, 0]))
 
 
 def shorten_start(name: str, length: int) -> str:
