@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from torchvision.transforms import v2
 
 from vit_helpers.data.augment import (
     augment_photos,
@@ -113,6 +114,31 @@ def dots(n, size):
 
 def test_crops_are_at_all_places_equally_often():
     assert_equally_often(corners(random_crop(dots(4000, 9), padding=2) > 0), 5 * 5)
+
+
+def test_half_of_the_images_are_mirrored():
+    n = 4000
+    one_sided = torch.tensor([1.0, 0.0]).expand(n, 1, 1, 2)
+    mirrored = random_flip(one_sided)[:, 0, 0, 1].sum()
+    assert abs(mirrored - n / 2) < 6 * (n / 4) ** 0.5  # standard errors
+
+
+def test_a_quarter_of_photos_lose_a_box():
+    n = 1000
+    erased = (augment_photos(torch.ones(n, 1, 8, 8)) == 0).flatten(1).any(1).sum()
+    assert abs(erased - n / 4) < 6 * (n * 3 / 16) ** 0.5  # standard errors
+
+
+def test_photos_show_at_least_35_percent_of_their_area(monkeypatch):
+    """Of a photo whose colors are places, the range of each color tells what is shown"""
+    for change in ("ColorJitter", "RandomErasing"):
+        monkeypatch.setattr(v2, change, lambda **options: torch.nn.Identity())
+    size, n = 32, 400
+    y, x = torch.meshgrid(*[torch.arange(size) / (size - 1)] * 2, indexing="ij")
+    shown = augment_photos(torch.stack([x, y, x]).expand(n, 3, size, size))
+    sides = (shown.amax((2, 3)) - shown.amin((2, 3))) * (size - 1) + 1  # in pixels
+    area = sides[:, 0] * sides[:, 1] / size**2
+    assert 0.33 < area.min() < 0.4 and area.max() > 0.9  # sides are rounded to pixels
 
 
 @pytest.mark.parametrize(("size", "shift"), [(8, 1), (16, 1), (32, 2), (64, 4)])

@@ -1,0 +1,226 @@
+"""Plant faults in copies of the package, one at a time, and see whether tests notice each.
+
+The faults (mutants) are in mutants.toml, each with the tests that should fail. A mutant that
+survives shows what no test looks at. Nothing in this folder is changed. The same tests run first
+without any fault, because a test that fails anyway kills nothing. The exit status is 0 if all
+mutants are killed, 1 if one survives or runs out of time, and 2 if one cannot be tried.
+"""
+
+import argparse
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import tomllib
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory, TemporaryFile
+
+from tools import main
+
+ROOT = Path(__file__).parents[1]
+LIST = Path(__file__).with_suffix(".toml")
+COPIED = ("vit_helpers", "tests", "tools", "pyproject.toml")  # what the tests of a module read
+PASSED, FAILED = 0, 1  # exit statuses of pytest
+KILLED, SURVIVED, TIMED_OUT, NOT_TRIED = "killed", "survived", "timed out", "cannot be tried"
+FIRST_FAILURE = re.compile(r"^(?:FAILED|ERROR) \S*?([\w.]+(?:\[.*?\])?)(?: - |$)", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A fault: in a file, the text `before`, which occurs there once, becomes `after`.
+
+    why  : what would be wrong
+    tests: names of test functions, or of whole files, which should see it
+    """
+
+    name: str
+    file: str
+    before: str
+    after: str
+    why: str
+    tests: tuple[str, ...]
+
+    def text(self, root: Path) -> str:
+        """The whole text of the file with the fault; ValueError if `before` is not there once."""
+        text = (root / self.file).read_text(encoding="utf-8")
+        if (count := text.count(self.before)) != 1:
+            raise ValueError(f"its text occurs {count} times in {self.file}, not once")
+        return text.replace(self.before, self.after)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What happened to a mutant: one of four results, and what explains it"""
+
+    mutant: Mutant
+    result: str
+    detail: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.result:15}  {self.mutant.name}: {self.detail}"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("names", nargs="*", metavar="NAME", help="mutants; by default all")
+    parser.add_argument("--parallel", type=int, default=1, metavar="N", help="how many at a time")
+    parser.add_argument(
+        "--seconds", type=float, default=300, metavar="S", help="the longest for each (300)"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    return try_all(choose(read_mutants(LIST), args.names), ROOT, args.parallel, args.seconds)
+
+
+def read_mutants(path: Path) -> list[Mutant]:
+    """Read a list of mutants; ValueError if two have the same name."""
+    rows = tomllib.loads(path.read_text(encoding="utf-8"))["mutant"]
+    mutants = [Mutant(**{**row, "tests": tuple(row["tests"])}) for row in rows]
+    counts = Counter(mutant.name for mutant in mutants)
+    if twice := [name for name, count in counts.items() if count > 1]:
+        raise ValueError(f"{path.name} has several mutants with the name {', '.join(twice)}")
+    return mutants
+
+
+def choose(mutants: Sequence[Mutant], names: Sequence[str]) -> list[Mutant]:
+    """Keep the mutants with these names, all if there are none; ValueError for an unknown name."""
+    if unknown := sorted({*names} - {mutant.name for mutant in mutants}):
+        raise ValueError(f"no mutant is called {', '.join(unknown)}")
+    return [mutant for mutant in mutants if not names or mutant.name in names]
+
+
+def try_all(mutants: Sequence[Mutant], root: Path, parallel: int, seconds: float) -> int:
+    """Run the tests without a fault, then try each mutant; prints what happens to each.
+
+    returns: the exit status
+    """
+    start, counts = time.perf_counter(), Counter[str]()
+    ready = list[tuple[Mutant, str, list[str]]]()
+    for mutant in mutants:
+        try:
+            ready.append((mutant, mutant.text(root), find(mutant, root)))
+        except (ValueError, OSError) as error:
+            print(Outcome(mutant, NOT_TRIED, str(error)))
+            counts[NOT_TRIED] += 1
+    with copy_of(root) as folder:
+        arguments = sorted({argument for _, _, own in ready for argument in own})
+        # all of them together: each mutant has its own time
+        status, output = run_tests(folder, arguments, seconds * len(mutants))
+    if status != PASSED:
+        print(f"{output}\nthe tests fail without a fault, so no mutant can be tried")
+        return 2
+    print(f"the tests pass without a fault ({time.perf_counter() - start:.0f} s)", flush=True)
+    with ThreadPoolExecutor(parallel) as pool:
+        trials = [pool.submit(try_mutant, *trial, root, seconds) for trial in ready]
+        for trial in trials:
+            counts[trial.result().result] += 1
+            print(trial.result(), flush=True)
+    parts = ", ".join(f"{count} {result}" for result, count in counts.items())
+    print(f"{len(mutants)} mutants: {parts} ({time.perf_counter() - start:.0f} s)")
+    return 2 if counts[NOT_TRIED] else int(counts[KILLED] < len(mutants))
+
+
+def try_mutant(
+    mutant: Mutant, text: str, arguments: Sequence[str], root: Path, seconds: float
+) -> Outcome:
+    """Run tests in a copy of the package where a mutant's file has this text."""
+    with copy_of(root) as folder:
+        path = folder / mutant.file
+        path.write_text(text, encoding="utf-8")
+        for compiled in path.parent.glob(f"__pycache__/{path.stem}.*"):
+            compiled.unlink()  # of the same size and second, it would be taken for the new one
+        status, output = run_tests(folder, arguments, seconds)
+    if status is None:
+        return Outcome(mutant, TIMED_OUT, f"after {seconds:g} s")
+    if status == FAILED:
+        failure = FIRST_FAILURE.search(output)
+        return Outcome(mutant, KILLED, failure[1] if failure else "")
+    if status == PASSED:
+        return Outcome(mutant, SURVIVED, mutant.why)
+    last = output.strip().splitlines()[-1:] or [""]
+    return Outcome(mutant, NOT_TRIED, f"pytest ended with {status}: {last[0]}")
+
+
+def find(mutant: Mutant, root: Path) -> list[str]:
+    """Find where the tests of a mutant are, as arguments of pytest, with the module's examples.
+
+    raises: ValueError if no file or function, or several, have the name of a test
+    """
+    arguments = [mutant.file] if ">>>" in (root / mutant.file).read_text(encoding="utf-8") else []
+    for name in mutant.tests:
+        is_file, texts = name.endswith(".py"), test_files(root)
+        places = [path for path in texts if path.name == name] if is_file else []
+        places += [path for path, text in texts.items() if f"\ndef {name}(" in text]
+        if len(places) != 1:
+            raise ValueError(f"{len(places)} test files are or contain {name}, not one")
+        place = places[0].relative_to(root).as_posix()
+        arguments.append(place if is_file else f"{place}::{name}")
+    if not arguments:
+        raise ValueError("it names no tests, and its module has no examples")
+    return arguments
+
+
+@cache
+def test_files(root: Path) -> dict[Path, str]:
+    """The text of each file of tests"""
+    paths = sorted((root / "tests").rglob("test_*.py"))
+    return {path: path.read_text(encoding="utf-8") for path in paths}
+
+
+@contextmanager
+def copy_of(root: Path) -> Iterator[Path]:
+    """A temporary copy of the package with its tests"""
+    with TemporaryDirectory() as folder:
+        for name in COPIED:
+            if (root / name).is_dir():
+                shutil.copytree(root / name, Path(folder, name))
+            elif (root / name).exists():
+                shutil.copy2(root / name, folder)
+        yield Path(folder)
+
+
+def run_tests(folder: Path, arguments: Sequence[str], seconds: float) -> tuple[int | None, str]:
+    """Run pytest in a copy up to the first failure; returns its exit status and what it printed.
+
+    The status is None if it takes too long.
+    """
+    words = ["-o", "addopts=", "-p", "no:cacheprovider", "-x", "-q", "-m", "", "--doctest-modules"]
+    command = [sys.executable, "-m", "pytest", *words, *arguments]
+    set_here = {"PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
+    # the plugins of pytest, which no test of a module needs, take a second
+    environment = {**os.environ, **set_here, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    with TemporaryFile() as out:
+        process = subprocess.Popen(
+            command, cwd=folder, env=environment, stdout=out, stderr=out, start_new_session=True
+        )
+        try:
+            status: int | None = process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            status = None
+        finally:
+            stop(process)
+        out.seek(0)
+        return status, out.read().decode(errors="replace")
+
+
+def stop(process: subprocess.Popen[bytes]) -> None:
+    """End a process, and where the system has groups, what it has started."""
+    if hasattr(os, "killpg"):
+        with suppress(ProcessLookupError):  # all of them have ended
+            os.killpg(process.pid, signal.SIGKILL)
+    else:
+        process.kill()
+    process.wait()
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
