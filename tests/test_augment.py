@@ -8,6 +8,7 @@ from vit_helpers.data.augment import (
     augment_photos,
     crop,
     cutmix,
+    draw_weights,
     mixup,
     random_affine,
     random_boxes,
@@ -145,6 +146,15 @@ def test_photos_show_at_least_35_percent_of_their_area(monkeypatch):
 def test_photos_are_moved_by_up_to_a_sixteenth(size, shift):
     moved = corners(crop(dots(1000, size)) > 0) - size // 2
     assert moved.amin(0).tolist() == [-shift] * 2 and moved.amax(0).tolist() == [shift] * 2
+
+
+@pytest.mark.parametrize("alpha", [0.2, 1.0, 2.0])
+def test_weights_of_a_mixture_have_mean_and_variance_of_beta(alpha):
+    n, variance = 4000, 1 / (8 * alpha + 4)
+    weights = draw_weights(torch.zeros(n, 1, 1, 1), alpha)
+    squares = (weights - 0.5).square()
+    assert abs(weights.mean() - 0.5) < 6 * (variance / n) ** 0.5  # standard errors
+    assert abs(squares.mean() - variance) < 6 * ((variance / 4 - variance**2) / n) ** 0.5
 
 
 def test_mixup_mixes_labels_as_it_mixes_pixels(labels):

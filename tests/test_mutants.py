@@ -57,6 +57,7 @@ def test_a_fault_is_killed_by_a_test_or_an_example(project, capsys):
     out = capsys.readouterr().out
     assert "killed           larger: test_sum\n" in out
     assert "killed           of example: vit_helpers.sums.twice\n" in out
+    assert "without a fault: 2 passed in " in out
     assert contents(project) == before
 
 
@@ -81,6 +82,11 @@ def test_what_was_not_tried_is_no_success(project, capsys, mutant, says):
     assert mutants.try_all([mutant, LARGER], project, parallel=2, seconds=60) == 2
     out = capsys.readouterr().out
     assert says in out and "1 cannot be tried, 1 killed" in out
+
+
+def test_where_nothing_can_be_tried_no_test_runs(project, capsys):
+    assert try_all([GONE], project, parallel=1, seconds=60) == 2
+    assert "without a fault" not in capsys.readouterr().out
 
 
 def test_a_fault_that_never_ends_is_stopped(project):

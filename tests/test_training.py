@@ -154,6 +154,14 @@ def test_evaluation_counts_every_image_once():
     )
 
 
+@pytest.mark.parametrize("smoothing", [0.0, 0.3])
+def test_validation_measures_the_loss_of_training_with_its_label_smoothing(smoothing):
+    recipe = Recipe(epochs=1, label_smoothing=smoothing)
+    (epoch,) = fit(model := Classifier(), batches(), batches(), recipe, **silent)
+    loss = F.cross_entropy(*predict(model, batches()), label_smoothing=smoothing).item()
+    assert epoch.validation.loss == pytest.approx(loss, abs=1e-6)
+
+
 def test_prediction_leaves_the_mode_of_the_model_alone():
     model = Classifier().train()
     first, _ = predict(model, batches())

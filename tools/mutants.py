@@ -25,6 +25,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
 
 from tools import main
+from vit_helpers.cli import positive_int
 
 ROOT = Path(__file__).parents[1]
 LIST = Path(__file__).with_suffix(".toml")
@@ -71,7 +72,9 @@ class Outcome:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("names", nargs="*", metavar="NAME", help="mutants; by default all")
-    parser.add_argument("--parallel", type=int, default=1, metavar="N", help="how many at a time")
+    parser.add_argument(
+        "--parallel", type=positive_int, default=1, metavar="N", help="how many at a time"
+    )
     parser.add_argument(
         "--seconds", type=float, default=300, metavar="S", help="the longest for each (300)"
     )
@@ -111,6 +114,8 @@ def try_all(mutants: Sequence[Mutant], root: Path, parallel: int, seconds: float
         except (ValueError, OSError) as error:
             print(Outcome(mutant, NOT_TRIED, str(error)))
             counts[NOT_TRIED] += 1
+    if not ready:
+        return 2
     with copy_of(root) as folder:
         arguments = sorted({argument for _, _, own in ready for argument in own})
         # all of them together: each mutant has its own time
@@ -118,12 +123,17 @@ def try_all(mutants: Sequence[Mutant], root: Path, parallel: int, seconds: float
     if status != PASSED:
         print(f"{output}\nthe tests fail without a fault, so no mutant can be tried")
         return 2
-    print(f"the tests pass without a fault ({time.perf_counter() - start:.0f} s)", flush=True)
+    print(
+        f"without a fault: {last_line(output)}", flush=True
+    )  # a test that is skipped sees nothing
     with ThreadPoolExecutor(parallel) as pool:
         trials = [pool.submit(try_mutant, *trial, root, seconds) for trial in ready]
-        for trial in trials:
-            counts[trial.result().result] += 1
-            print(trial.result(), flush=True)
+        try:
+            for trial in trials:
+                counts[trial.result().result] += 1
+                print(trial.result(), flush=True)
+        finally:
+            pool.shutdown(cancel_futures=True)  # after Ctrl-C
     parts = ", ".join(f"{count} {result}" for result, count in counts.items())
     print(f"{len(mutants)} mutants: {parts} ({time.perf_counter() - start:.0f} s)")
     return 2 if counts[NOT_TRIED] else int(counts[KILLED] < len(mutants))
@@ -146,8 +156,7 @@ def try_mutant(
         return Outcome(mutant, KILLED, failure[1] if failure else "")
     if status == PASSED:
         return Outcome(mutant, SURVIVED, mutant.why)
-    last = output.strip().splitlines()[-1:] or [""]
-    return Outcome(mutant, NOT_TRIED, f"pytest ended with {status}: {last[0]}")
+    return Outcome(mutant, NOT_TRIED, f"pytest ended with {status}: {last_line(output)}")
 
 
 def find(mutant: Mutant, root: Path) -> list[str]:
@@ -157,7 +166,7 @@ def find(mutant: Mutant, root: Path) -> list[str]:
     """
     arguments = [mutant.file] if ">>>" in (root / mutant.file).read_text(encoding="utf-8") else []
     for name in mutant.tests:
-        is_file, texts = name.endswith(".py"), test_files(root)
+        is_file, texts = name.endswith(".py"), read_tests(root)
         places = [path for path in texts if path.name == name] if is_file else []
         places += [path for path, text in texts.items() if f"\ndef {name}(" in text]
         if len(places) != 1:
@@ -170,7 +179,7 @@ def find(mutant: Mutant, root: Path) -> list[str]:
 
 
 @cache
-def test_files(root: Path) -> dict[Path, str]:
+def read_tests(root: Path) -> dict[Path, str]:
     """The text of each file of tests"""
     paths = sorted((root / "tests").rglob("test_*.py"))
     return {path: path.read_text(encoding="utf-8") for path in paths}
@@ -210,6 +219,15 @@ def run_tests(folder: Path, arguments: Sequence[str], seconds: float) -> tuple[i
             stop(process)
         out.seek(0)
         return status, out.read().decode(errors="replace")
+
+
+def last_line(text: str) -> str:
+    r"""The last line of what pytest prints, which counts the tests
+
+    >>> last_line("..\n2 passed in 0.1s\n")
+    '2 passed in 0.1s'
+    """
+    return text.strip().rpartition("\n")[2]
 
 
 def stop(process: subprocess.Popen[bytes]) -> None:
