@@ -8,6 +8,8 @@ import torch
 from vit_helpers.checks.engine.compare import expect_gradient
 from vit_helpers.checks.engine.contract import expect_any_order, expect_gradients
 from vit_helpers.checks.engine.report import Mistake
+from vit_helpers.checks.patches import check_patchify
+from vit_helpers.patches import patchify
 
 
 def exercise(reference, *cases):
@@ -54,3 +56,11 @@ def test_a_gradient_is_wrong_from_a_thousandth_on(factor):
     with pytest.raises(Mistake, match="wrong gradient"):
         expect_gradient(x.detach() + factor * (x - x.detach()), x * 1, x)
     expect_gradient(x.detach() + (x - x.detach()) * (1 + 1e-6), x * 1, x)
+
+
+def test_an_answer_that_computes_in_float32_is_told_so(capsys):
+    def rounded(images, patch_size):
+        return patchify(images.float(), patch_size).to(images.dtype)
+
+    assert check_patchify(patchify) and not check_patchify(rounded)
+    assert "loses digits" in capsys.readouterr().out

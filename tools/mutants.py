@@ -11,7 +11,6 @@ import os
 import re
 import shutil
 import signal
-import subprocess
 import sys
 import time
 import tomllib
@@ -21,8 +20,10 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
+from multiprocessing import get_all_start_methods, get_context
 from pathlib import Path
-from tempfile import TemporaryDirectory, TemporaryFile
+from tempfile import TemporaryDirectory
+from typing import Any
 
 from tools import main
 from vit_helpers.cli import positive_int
@@ -30,6 +31,13 @@ from vit_helpers.cli import positive_int
 ROOT = Path(__file__).parents[1]
 LIST = Path(__file__).with_suffix(".toml")
 COPIED = ("vit_helpers", "tests", "tools", "pyproject.toml")  # what the tests of a module read
+OURS = (ROOT, ROOT / "tests")  # on Python's path while the tests of this folder run
+# each run of pytest forks, where that can be done, from a process that has imported what takes long
+CONTEXT: Any = get_context("forkserver" if "forkserver" in get_all_start_methods() else "spawn")
+PRELOADED = (
+    *("pytest", "torch", "torchvision.transforms.v2", "pandas", "scipy.stats", "sklearn.datasets"),
+    *("matplotlib.pyplot", "timm", "transformers"),
+)
 PASSED, FAILED = 0, 1  # exit statuses of pytest
 KILLED, SURVIVED, TIMED_OUT, NOT_TRIED = "killed", "survived", "timed out", "cannot be tried"
 FIRST_FAILURE = re.compile(r"^(?:FAILED|ERROR) \S*?([\w.]+(?:\[.*?\])?)(?: - |$)", re.MULTILINE)
@@ -81,6 +89,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    CONTEXT.set_forkserver_preload(list(PRELOADED))
     return try_all(choose(read_mutants(LIST), args.names), ROOT, args.parallel, args.seconds)
 
 
@@ -202,23 +212,38 @@ def run_tests(folder: Path, arguments: Sequence[str], seconds: float) -> tuple[i
 
     The status is None if it takes too long.
     """
-    words = ["-o", "addopts=", "-p", "no:cacheprovider", "-x", "-q", "-m", "", "--doctest-modules"]
-    command = [sys.executable, "-m", "pytest", *words, *arguments]
-    set_here = {"PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
+    out = folder / "printed.txt"
+    process = CONTEXT.Process(target=run_pytest, args=(folder, arguments, out))
+    process.start()
+    process.join(seconds)
+    status = process.exitcode
+    if hasattr(os, "killpg"):
+        with suppress(ProcessLookupError):  # what it has started, unless all of that has ended
+            os.killpg(process.pid or 0, signal.SIGKILL)
+    process.kill()
+    process.join()
+    return status, out.read_text(encoding="utf-8", errors="replace") if out.exists() else ""
+
+
+def run_pytest(folder: Path, arguments: Sequence[str], out: Path) -> None:
+    """Run pytest in a copy, in a process of its own, which ends with pytest's exit status."""
+    if hasattr(os, "setsid"):
+        os.setsid()
+    os.chdir(folder)
+    with out.open("wb") as file:
+        os.dup2(file.fileno(), sys.stdout.fileno())
+        os.dup2(file.fileno(), sys.stderr.fileno())
     # the plugins of pytest, which no test of a module needs, take a second
-    environment = {**os.environ, **set_here, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-    with TemporaryFile() as out:
-        process = subprocess.Popen(
-            command, cwd=folder, env=environment, stdout=out, stderr=out, start_new_session=True
-        )
-        try:
-            status: int | None = process.wait(seconds)
-        except subprocess.TimeoutExpired:
-            status = None
-        finally:
-            stop(process)
-        out.seek(0)
-        return status, out.read().decode(errors="replace")
+    own = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+    os.environ |= {"PYTHONPATH": str(folder), **own}
+    sys.dont_write_bytecode = True
+    sys.path[:] = [str(folder), *(path for path in sys.path if Path(path) not in OURS)]
+    for name in [name for name in sys.modules if name.partition(".")[0] in COPIED]:
+        del sys.modules[name]  # they are imported again, from the copy
+    import pytest
+
+    words = ["-o", "addopts=", "-p", "no:cacheprovider", "-x", "-q", "-m", "", "--doctest-modules"]
+    raise SystemExit(pytest.main([*words, *arguments]))
 
 
 def last_line(text: str) -> str:
@@ -228,16 +253,6 @@ def last_line(text: str) -> str:
     '2 passed in 0.1s'
     """
     return text.strip().rpartition("\n")[2]
-
-
-def stop(process: subprocess.Popen[bytes]) -> None:
-    """End a process, and where the system has groups, what it has started."""
-    if hasattr(os, "killpg"):
-        with suppress(ProcessLookupError):  # all of them have ended
-            os.killpg(process.pid, signal.SIGKILL)
-    else:
-        process.kill()
-    process.wait()
 
 
 if __name__ == "__main__":
