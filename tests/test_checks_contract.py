@@ -1,15 +1,18 @@
 """What every good answer respects: each rule alone, with an answer that breaks nothing else."""
 
+from dataclasses import dataclass
 from types import SimpleNamespace
 
 import pytest
 import torch
 
 from vit_helpers.checks.engine.compare import expect_gradient
-from vit_helpers.checks.engine.contract import expect_any_order, expect_gradients
+from vit_helpers.checks.engine.contract import (
+    expect_any_order,
+    expect_gradients,
+    expect_types_and_sizes,
+)
 from vit_helpers.checks.engine.report import Mistake
-from vit_helpers.checks.patches import check_patchify
-from vit_helpers.patches import patchify
 
 
 def exercise(reference, *cases):
@@ -58,9 +61,16 @@ def test_a_gradient_is_wrong_from_a_thousandth_on(factor):
     expect_gradient(x.detach() + (x - x.detach()) * (1 + 1e-6), x * 1, x)
 
 
-def test_an_answer_that_computes_in_float32_is_told_so(capsys):
-    def rounded(images, patch_size):
-        return patchify(images.float(), patch_size).to(images.dtype)
+@dataclass(frozen=True)
+class Case:
+    when: str = ""
 
-    assert check_patchify(patchify) and not check_patchify(rounded)
-    assert "loses digits" in capsys.readouterr().out
+
+@pytest.mark.parametrize(("large", "numbers"), [(None, [1.5]), (10.0, [1.5, 15.0])])
+def test_an_answer_is_asked_in_float64_and_for_large_numbers(large, numbers):
+    asked, seen = exercise(None), list[torch.Tensor]()
+    asked.wording = SimpleNamespace(when=lambda *args: "")
+    asked.contract = SimpleNamespace(large=large)
+    asked.try_case = lambda answer, case, args: seen.append(args[0])
+    expect_types_and_sizes(asked, None, Case(), (torch.tensor(1.5), 4))
+    assert [x.item() for x in seen] == numbers and {x.dtype for x in seen} == {torch.float64}
