@@ -192,6 +192,14 @@ def test_the_choice_is_never_made_by_what_it_is_reported_on():
     assert (crossfit([one[:1] for one in better])[1] == 1).all()
 
 
+@pytest.mark.parametrize("n", [1, 2])
+def test_a_half_of_the_images_is_answered_by_what_was_best_on_the_other(n):
+    """Of one that knows the even images and one that knows the odd ones, it is always the wrong"""
+    even = np.tile([1, 0], (n, 10))
+    answers, chosen = crossfit([even, 1 - even])
+    assert chosen.tolist() == [[1, 0]] * n and not answers.any()
+
+
 def test_a_comparison_pairs_seeds_and_images():
     runs = table(
         baseline=[[1, 1, 0, 0], [1, 0, 1, 0]],

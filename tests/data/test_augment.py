@@ -3,12 +3,14 @@
 import pytest
 import torch
 import torch.nn.functional as F
+from torchvision.transforms import v2
 
 from vit_helpers.data import load
 from vit_helpers.data.augment import (
     augment_photos,
     crop,
     cutmix,
+    draw_weights,
     mixup,
     random_affine,
     random_boxes,
@@ -117,10 +119,44 @@ def test_crops_are_at_all_places_equally_often():
     assert_equally_often(corners(random_crop(dots(4000, 9), padding=2) > 0), 5 * 5)
 
 
+def test_half_of_the_images_are_mirrored():
+    n = 4000
+    one_sided = torch.tensor([1.0, 0.0]).expand(n, 1, 1, 2)
+    mirrored = random_flip(one_sided)[:, 0, 0, 1].sum()
+    assert abs(mirrored - n / 2) < 6 * (n / 4) ** 0.5  # standard errors
+
+
+def test_a_quarter_of_photos_lose_a_box():
+    n = 500
+    erased = (augment_photos(torch.ones(n, 1, 8, 8)) == 0).flatten(1).any(1).sum()
+    assert abs(erased - n / 4) < 6 * (n * 3 / 16) ** 0.5  # standard errors
+
+
+def test_photos_show_at_least_35_percent_of_their_area(monkeypatch):
+    """Of a photo whose colors are places, the range of each color tells what is shown"""
+    for change in ("ColorJitter", "RandomErasing"):
+        monkeypatch.setattr(v2, change, lambda **options: torch.nn.Identity())
+    size, n = 32, 400
+    y, x = torch.meshgrid(*[torch.arange(size) / (size - 1)] * 2, indexing="ij")
+    shown = augment_photos(torch.stack([x, y, x]).expand(n, 3, size, size))
+    sides = (shown.amax((2, 3)) - shown.amin((2, 3))) * (size - 1) + 1  # in pixels
+    area = sides[:, 0] * sides[:, 1] / size**2
+    assert 0.33 < area.min() < 0.4 and area.max() > 0.9  # sides are rounded to pixels
+
+
 @pytest.mark.parametrize(("size", "shift"), [(8, 1), (16, 1), (32, 2), (64, 4)])
 def test_photos_are_moved_by_up_to_a_sixteenth(size, shift):
     moved = corners(crop(dots(1000, size)) > 0) - size // 2
     assert moved.amin(0).tolist() == [-shift] * 2 and moved.amax(0).tolist() == [shift] * 2
+
+
+@pytest.mark.parametrize("alpha", [0.2, 1.0, 2.0])
+def test_weights_of_a_mixture_have_mean_and_variance_of_beta(alpha):
+    n, variance = 4000, 1 / (8 * alpha + 4)
+    weights = draw_weights(torch.zeros(n, 1, 1, 1), alpha)
+    squares = (weights - 0.5).square()
+    assert abs(weights.mean() - 0.5) < 6 * (variance / n) ** 0.5  # standard errors
+    assert abs(squares.mean() - variance) < 6 * ((variance / 4 - variance**2) / n) ** 0.5
 
 
 def test_mixup_mixes_labels_as_it_mixes_pixels(labels):

@@ -5,7 +5,8 @@ import torch
 from sklearn.datasets import load_digits
 
 from vit_helpers.data import load, photos, subset
-from vit_helpers.data.digits import find_digits
+from vit_helpers.data.digits import find_digits, scatter
+from vit_helpers.data.splits import Split
 
 
 @pytest.fixture(scope="module")
@@ -98,6 +99,30 @@ def test_scattered_digits_are_at_all_places_equally_often():
     for axis in (0, 1):
         drawn = boxes[:, axis].bincount(minlength=13)
         assert len(drawn) == 13 and (drawn - 100).abs().max() < 5 * 10  # standard errors
+
+
+def assert_equally_often(numbers, count):
+    """Each of 0 .. count - 1 is drawn, equally often but for chance: 6 standard errors"""
+    drawn, expected = numbers.bincount(minlength=count), len(numbers) / count
+    assert len(drawn) == count and (drawn - expected).abs().max() < 6 * expected**0.5
+
+
+def test_every_digit_is_scattered_equally_often():
+    plain = Split(torch.rand(20, 1, 8, 8), torch.arange(20))
+    generator = torch.Generator().manual_seed(0)
+    assert_equally_often(scatter(plain, 1000, 12, 12, 0, generator).labels, 20)
+
+
+def test_clutter_is_at_all_places_equally_often():
+    """Of a black and a white digit, a piece of the white one, beside the black one"""
+    plain = Split(
+        torch.tensor([0.0, 1.0]).expand(8, 8, 2).permute(2, 0, 1)[:, None], torch.arange(2)
+    )
+    scattered = scatter(plain, 3000, 24, 12, 1, torch.Generator().manual_seed(0))
+    images = scattered.images[scattered.labels == 0, 0]
+    images = images[images.flatten(1).any(1)]
+    for axis in (1, 2):
+        assert_equally_often(images.any(axis).float().argmax(1), 24 - 6 + 1)
 
 
 def test_scattered_digits_come_the_same_from_the_same_seed_and_more_begin_alike():

@@ -48,6 +48,13 @@ def test_pointing_game():
     assert pointing_game(two, torch.tensor([[0, 0, 4, 8]]), 4).item() == 0.5
 
 
+@pytest.mark.parametrize(("box", "hit"), [((0, 0, 2, 2), 0), ((2, 2, 4, 4), 1)])
+def test_the_center_of_a_patch_is_what_points(box, hit):
+    """Of the first patch of 4 pixels: a box of its corner, and one of its other corner"""
+    maps = torch.tensor([[[1.0, 0.0], [0.0, 0.0]]])
+    assert pointing_game(maps, torch.tensor([box]), 4).item() == hit
+
+
 def test_a_uniform_map_has_the_box_s_fraction_of_the_image():
     boxes = load("scattered_digits", n=50).train.boxes
     assert torch.allclose(

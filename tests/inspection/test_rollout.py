@@ -98,3 +98,10 @@ def test_gradient_rollout_leaves_out_what_speaks_against():
     assert torch.equal(gradient_rollout(weights, against), torch.eye(5)[None])
     spoken = gradient_rollout(weights[:1], [torch.ones(1, 2, 5, 5)])
     assert torch.allclose(spoken, torch.eye(5) + weights[0].mean(dim=1))
+
+
+def test_a_head_that_speaks_against_does_not_cancel_one_that_speaks_for():
+    weights, slopes = random_weights(1, 2, 5, 5), torch.ones(1, 2, 5, 5)
+    slopes[:, 1] = -1
+    found = gradient_rollout([weights], [slopes])
+    assert torch.allclose(found, torch.eye(5) + weights[:, 0] / 2)

@@ -52,6 +52,12 @@ def test_new_classes_get_a_head_of_zeros_and_the_features_stay(model, images):
     assert model.blocks[0].mlp.fc1.weight.any()  # the old one has weights of its own
 
 
+@pytest.mark.parametrize("training", [True, False])
+def test_the_new_model_is_in_the_mode_of_the_old_one(model, training):
+    assert transfer_weights(model.train(training), num_classes=4).training is training
+    assert transfer_weights(model).blocks[0].mlp.dropout.training is training
+
+
 def test_no_change_gives_an_equal_model(model, images):
     assert torch.equal(transfer_weights(model)(images), model(images))
     assert transfer_weights(model, dropout=0.3).config.dropout == 0.3

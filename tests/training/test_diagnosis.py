@@ -250,6 +250,70 @@ def test_accurate_by_tiny_margins_is_stuck(losses, symptom):
     assert diagnose([row | {"epoch": 1}, row | {"epoch": 2}]).symptom == symptom
 
 
+# Each threshold from both sides: a history, the number that differs, and what is said of it
+LOST = SMALL | {"accuracy": 0.42, "val_accuracy": 0.40, "val_loss": 1.0}
+LN_3 = math.log(3)
+EDGES = {
+    "CONSTANT": (
+        LARGE | {"val_largest_class": 0.6, "val_accuracy": 0.6},
+        *("val_majority_share", {0.975: "overfitting", 0.985: "constant prediction"}),
+    ),
+    "FEW": (
+        LARGE | {"val_largest_class": 0.5, "val_accuracy": 0.5, "val_majority_share": 1.0},
+        *("val_images", {29: "overfitting", 31: "constant prediction"}),
+    ),
+    "STUCK": (
+        LOST,
+        "loss",
+        {0.965 * LN_3: "no better than guessing", 0.975 * LN_3: "stuck at ln K"},
+    ),
+    "ROOM": (
+        LOST | {"loss": LN_3, "accuracy": 0.6, "val_accuracy": 0.62},
+        *("least_loss", {LN_3 - 0.09: "underfitting", LN_3 - 0.11: "stuck at ln K"}),
+    ),
+    "GAP": ({}, "val_accuracy", {0.97 - 0.09: "healthy", 0.97 - 0.11: "overfitting"}),
+    "POOR": (
+        {"val_accuracy": 0.85, "loss": 0.5},
+        *("accuracy", {0.89: "underfitting", 0.91: "healthy"}),
+    ),
+    "three errors below POOR": (
+        LOST | {"accuracy": 0.7, "loss": 0.6},
+        *("val_accuracy", {0.71: "underfitting", 0.72: "healthy"}),
+    ),
+}
+
+
+@pytest.mark.parametrize(("changes", "name", "symptoms"), EDGES.values(), ids=EDGES)
+def test_a_symptom_begins_at_its_threshold(changes, name, symptoms):
+    row = GOOD | changes
+    for value, symptom in symptoms.items():
+        assert diagnose([row | {"epoch": 8}, row | {name: value}]).symptom == symptom
+
+
+def test_a_rare_class_begins_at_its_threshold():
+    """Beside one with 91% of the images a healthy training may miss the others"""
+    row = GOOD | LARGE | {"val_majority_share": 1.0, "guess_loss": 0.35}
+    for share, symptom in {0.89: "constant prediction", 0.91: "healthy"}.items():
+        found = diagnose([row | {"val_largest_class": share, "val_accuracy": share}])
+        assert found.symptom == symptom
+
+
+@pytest.mark.parametrize(
+    ("risen", "symptom"), [(1.05, "unclear"), (1.09, "unclear"), (1.11, "overfitting")]
+)
+def test_a_loss_has_risen_from_a_tenth_on(risen, symptom):
+    row = LOST | {"accuracy": 0.897, "val_accuracy": 0.692, "loss": 0.6, "val_loss": 0.8}
+    rows = [row | {"epoch": 1}, row | {"epoch": 2, "val_loss": 0.8 * risen}]
+    assert diagnose(rows).symptom == symptom
+
+
+@pytest.mark.parametrize("off", [-0.015, -0.008, 0.008, 0.015])
+def test_a_loss_sits_at_a_logarithm_within_a_hundredth(off):
+    row = {"loss": (1 + off) * math.log(64), "images": 640, "batch_size": 64, "num_classes": 0}
+    found = diagnose([row | {"epoch": epoch} for epoch in range(1, 5)])
+    assert (found.symptom == "stuck at ln(batch size)") == (abs(off) < 0.01)
+
+
 QUESTIONS = {
     "constant prediction": {"val_majority_share": 1.0, "val_accuracy": 0.4, "accuracy": 0.4},
     "stuck at ln K": {"loss": 1.095, "accuracy": 0.4, "val_accuracy": 0.4},

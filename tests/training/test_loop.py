@@ -149,3 +149,11 @@ def test_another_loss_trains_without_a_score():
     history = fit(model, pairs, None, recipe, loss_fn=F.mse_loss, **silent)
     assert history[-1].train.loss < 0.05 * history[0].train.loss
     assert history[-1].validation is None
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.3])
+def test_validation_measures_the_loss_of_training_with_its_label_smoothing(smoothing):
+    recipe = Recipe(epochs=1, label_smoothing=smoothing)
+    (epoch,) = fit(model := Classifier(), batches(), batches(), recipe, **silent)
+    loss = F.cross_entropy(*predict(model, batches()), label_smoothing=smoothing).item()
+    assert epoch.validation.loss == pytest.approx(loss, abs=1e-6)

@@ -1,10 +1,14 @@
 """What all checks share: marks, shortened values, and answers that leave no trace."""
 
+import random
+
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
 from vit_helpers.checks.engine import compare, report
+from vit_helpers.checks.engine.traces import generators_restored
 from vit_helpers.checks.patches import check_patchify
 from vit_helpers.patches import patchify
 
@@ -94,6 +98,16 @@ def test_a_check_leaves_no_trace(right):
     assert torch.is_grad_enabled()
     assert torch.get_default_dtype() == torch.float32
     assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_what_is_drawn_inside_changes_no_random_number_afterwards():
+    def states():
+        return [torch.get_rng_state().tolist(), str(np.random.get_state()), random.getstate()]
+
+    before = states()
+    with generators_restored():
+        torch.rand(3), np.random.rand(3), random.random()
+    assert states() == before
 
 
 def test_a_share_is_the_part_of_the_ideas_that_are_right(capsys):
