@@ -234,7 +234,7 @@ def test_without_decompression_the_page_says_what_it_needs_and_the_rest_works(
         assert "DecompressionStream" in told and "Chrome" in told and len(told) < 300
         assert not page.is_visible("#photo-choice") and not page.is_visible("#photo-maps")
         page.click("#samples button >> nth=7")
-        page.wait_for_function("document.getElementById('said').textContent.includes('a 7')")
+        page.wait_for_selector("#said:has-text('a 7')", state="attached")
         page.click("#start-tour")
         assert page.is_visible("#tour") and wrong == NOTHING
 
