@@ -5,6 +5,7 @@ What the stage computes equals torch's, and what it draws equals what it compute
 
 import re
 from base64 import b64encode
+from itertools import pairwise
 
 import pytest
 import torch
@@ -377,6 +378,35 @@ def test_a_head_that_is_off_puts_out_nothing(opened):
     assert shown["said"]["output"] == "0" and shown["said"]["total"] == "100%"
     assert "replaced by zeros" in opened.inner_text("#scores-note")
     assert "off" in opened.get_attribute("#scores", "class")
+
+
+@pytest.mark.parametrize("width", [390, 592])
+def test_on_a_phone_products_are_as_wide_as_the_page_and_in_line(chromium, live_address, width):
+    with page_of(chromium, **CALM, viewport={"width": width, "height": 844}) as (page, wrong):
+        page.goto(live_address)
+        page.wait_for_selector("#said:not(:empty)", state="attached")
+        boxes = [
+            page.locator(f"#{name}").bounding_box()
+            for name in ("query-bars", "key-bars", "product-steps")
+        ]
+        room = page.locator("#head-figure").bounding_box()["width"]
+        # a product is below the two numbers that it comes from
+        assert {(box["x"], box["width"]) for box in boxes} == {(boxes[0]["x"], room)}
+        assert room / 16 > 16
+        # the sum is on the scale of the products
+        heights = [
+            page.locator(f"#{name}-step").bounding_box()["height"] for name in ("sum", "score")
+        ]
+        assert heights == pytest.approx([boxes[2]["height"]] * 2, abs=0.5)
+        reads = [
+            page.locator(f"#{name}-read").bounding_box() for name in ("sum", "score", "weight")
+        ]
+        assert all(a["x"] + a["width"] < b["x"] for a, b in pairwise(reads))
+        scale = page.locator("#product-read").bounding_box()
+        part = page.locator(".fit .part").first.bounding_box()
+        assert scale["y"] >= boxes[2]["y"] + boxes[2]["height"]
+        assert part["y"] >= scale["y"] + scale["height"]
+        assert page.evaluate("document.documentElement.scrollWidth") == width and wrong == NOTHING
 
 
 # Colors

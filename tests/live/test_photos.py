@@ -191,6 +191,54 @@ def said(page, name, patch):
         assert float(cosine) >= np.sort(stored)[-2] - ERROR - 0.005  # the largest is its own
 
 
+def circled(page, nth, stage):
+    """The patch in whose middle the circle of a stage is: in the photo (0) or in a map"""
+    layers = page.locator("#photo-maps .vit-photo").nth(nth)
+    box, circle = layers.bounding_box(), layers.locator(f".found.{stage}").bounding_box()
+    x, y = (
+        (circle[at] + circle[size] / 2 - box[at]) / box[size]
+        for at, size in (("x", "width"), ("y", "height"))
+    )
+    assert 1.5 < circle["width"] / (box["width"] / GRID[1]) < 4
+    row, column = y * GRID[0] - 0.5, x * GRID[1] - 0.5
+    assert abs(row - round(row)) < 0.1 and abs(column - round(column)) < 0.1
+    return round(row), round(column)
+
+
+@in_browser
+def test_the_most_similar_patch_is_circled_where_the_words_say_that_it_is(opened):
+    page = opened()
+    for name, patch in (("china", (26, 30)), ("cat", (12, 17))):
+        page.get_by_role("button", name=name).click()
+        page.mouse.click(*center(page, patch))
+        page.mouse.move(0, 0)
+        said(page, name, patch)
+        places = re.findall(r"\((\d+), (\d+)\), cosine", page.inner_text("#photo-said"))
+        before, after = (tuple(map(int, place)) for place in places)
+        assert circled(page, 0, "before") == circled(page, 1, "before") == before
+        assert circled(page, 0, "after") == circled(page, 2, "after") == after
+        assert page.locator(".found").count() == 4
+    page.check("#components-on")
+    assert circled(page, 2, "after") == after
+
+
+@in_browser
+def test_without_decompression_the_page_says_what_it_needs_and_the_rest_works(
+    chromium, live_address
+):
+    with page_of(chromium, **CALM, viewport=DESKTOP) as (page, wrong):
+        page.add_init_script("delete window.DecompressionStream")
+        page.goto(live_address)
+        page.wait_for_selector("#said:not(:empty)", state="attached")
+        told = page.inner_text("#photo-said")
+        assert "DecompressionStream" in told and "Chrome" in told and len(told) < 300
+        assert not page.is_visible("#photo-choice") and not page.is_visible("#photo-maps")
+        page.click("#samples button >> nth=7")
+        page.wait_for_selector("#said:has-text('a 7')", state="attached")
+        page.click("#start-tour")
+        assert page.is_visible("#tour") and wrong == NOTHING
+
+
 def colors_of(page, nth):
     """The colors of a map, 0 before the blocks and 1 after: (N, 4)"""
     return np.array(page.locator("#photo-maps canvas").nth(nth + 1).evaluate(CELLS)).reshape(-1, 4)

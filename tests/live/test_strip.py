@@ -1,6 +1,7 @@
 """The strip of the live page, one selection everywhere, and the classroom screen, in Chromium."""
 
 import re
+from itertools import pairwise
 
 import pytest
 from browser import CALM, IN_BROWSER, NOTHING, accessibility, contrast, page_of
@@ -19,6 +20,13 @@ BROKEN = {  # a switch with its bug on, and the stages that it breaks
     "softmaxAxis: 'queries'": set(STAGES[3:7]),
     "untrained: true": set(STAGES[2:]),
 }
+ALL_BUGS = {
+    "positions": False,
+    "shufflePatches": True,
+    "scaling": False,
+    "softmaxAxis": "queries",
+}
+NAMES = ["answer so far", "class token", "class"]
 PICTURE = "document.querySelector('#strip canvas').toDataURL()"
 SELECTED = """() => ({ // where the page marks the token that is looked at
   list: document.querySelector("#token-list .shown").dataset.token,
@@ -46,8 +54,27 @@ LABELS = """() => [...document.querySelectorAll("#strip li:not([hidden]) a")].ma
   const box = link.getBoundingClientRect()
   const read = link.querySelector("span").getBoundingClientRect()
   return {text: link.innerText, before: read.left - box.left, after: box.right - read.right,
-    height: read.height, left: read.left, right: read.right}
+    height: read.height, left: read.left, right: read.right, top: read.top,
+    bottom: read.bottom, frame: [box.top, box.bottom]}
 })"""
+WRITE = """() => { // what is written in the picture, and where: [left, right, top, bottom]
+  const write = CanvasRenderingContext2D.prototype.fillText
+  window.written = {}
+  CanvasRenderingContext2D.prototype.fillText = function (text, x, y, ...rest) {
+    if (this.canvas.closest("#strip")) {
+      const box = this.canvas.getBoundingClientRect(), size = this.measureText(text)
+      written[text] = [box.x + x - size.actualBoundingBoxLeft,
+        box.x + x + size.actualBoundingBoxRight, box.y + y - size.actualBoundingBoxAscent,
+        box.y + y + size.actualBoundingBoxDescent]
+    }
+    return write.call(this, text, x, y, ...rest)
+  }
+}"""
+FRAMES = """() => Object.fromEntries([...document.querySelectorAll("#strip li:not([hidden])")].map(
+  (stage) => {
+    const {left, right, top, bottom} = stage.firstChild.getBoundingClientRect()
+    return [stage.dataset.stage, [left, right, top, bottom]]
+  }))"""
 LETTERS = """() => { // the sizes of the letters that the picture's script writes on canvases
   const write = CanvasRenderingContext2D.prototype.fillText
   window.letters = []
@@ -165,6 +192,42 @@ def test_the_name_of_a_broken_stage_fits_its_frame(opened):
     assert block.get_attribute("aria-label") == "block 1: not scaled, wrong axis"
 
 
+@pytest.mark.parametrize("tour", [False, True])
+@pytest.mark.parametrize("width", [960, 1180, 1366])
+def test_no_name_of_a_stage_lies_over_another(chromium, live_address, width, tour):
+    with page_of(chromium, **CALM, viewport={"width": width, "height": 800}) as (page, wrong):
+        page.goto(live_address)
+        settle(page)
+        if tour:
+            page.click("#start-tour")
+        page.evaluate("document.getElementById('tokens').scrollIntoView()")  # its name is bold
+        for bugs in ({}, ALL_BUGS, {**ALL_BUGS, "untrained": True, "positions": True}):
+            page.evaluate("bugs => vit.set(bugs)", bugs)
+            settle(page)
+            labels = page.evaluate(LABELS)
+            for one, other in pairwise(labels):
+                assert one["right"] + 2 <= other["left"], (one, other)
+            assert all(min(label["before"], label["after"]) >= 0 for label in labels), labels
+            names_cross_no_frame(page, NAMES[1:])
+        assert wrong == NOTHING
+
+
+def names_cross_no_frame(page, names):
+    """Names in the picture are whole, and beside the frames of all stages."""
+    page.evaluate(WRITE)
+    page.evaluate("vit.set({})")  # draw again
+    settle(page)
+    written, frames, strip = page.evaluate("written"), page.evaluate(FRAMES), box_of(page, "#strip")
+    found = [name for name in names if name in written]
+    assert len(found) >= len(names) - 1, written  # where there is no room, "class" is enough
+    for name in found:
+        left, right, top, bottom = written[name]
+        assert left >= strip["x"] and top >= strip["y"], (name, written[name], strip)
+        for stage, (begin, end, above, below) in frames.items():
+            beside = right <= begin or left >= end or bottom <= above or top >= below
+            assert beside, f"{name} lies over the frame of {stage}"
+
+
 # One selection everywhere
 
 
@@ -273,6 +336,21 @@ def test_on_a_phone_the_dock_does_not_hide_the_column(opened):
         opened.click("#tour-next")
 
 
+@pytest.mark.parametrize("size", [PHONE, {"width": 592, "height": 800}], ids=["390", "592"])
+def test_no_name_in_the_column_lies_over_another_stage(chromium, live_address, size):
+    with page_of(chromium, **CALM, viewport=size) as (page, wrong):
+        page.goto(live_address)
+        settle(page)
+        for step in range(6):  # 0: the whole column, without the dock of the tour
+            labels = page.evaluate(LABELS)[1:]  # the ink needs no name
+            for one, other in pairwise(labels):
+                assert one["bottom"] <= other["top"], (step, one, other)
+                assert other["top"] >= one["frame"][1] - 1, (step, one, other)
+            page.click("#tour-next" if step else "#start-tour")
+            settle(page)
+        assert wrong == NOTHING
+
+
 # The classroom screen
 
 
@@ -316,6 +394,72 @@ def test_the_longest_answer_is_whole_in_the_classroom(opened):
     }""")
     leave = box_of(opened, "#classroom button >> nth=-1")
     assert begin >= leave["x"] + leave["width"]
+
+
+@on(viewport=PROJECTOR)
+def test_the_names_in_the_classroom_cross_no_frame(opened):
+    opened.click("#start-classroom")
+    opened.evaluate("bugs => vit.set(bugs)", ALL_BUGS)
+    settle(opened)
+    names_cross_no_frame(opened, NAMES[:2])
+    frames = opened.evaluate(FRAMES)
+    # nor do the columns of the answer so far: each is in the frame of the stage before it
+    opened.evaluate("""() => {
+      const fill = CanvasRenderingContext2D.prototype.fillRect
+      window.filled = []
+      CanvasRenderingContext2D.prototype.fillRect = function (x, y, width, height) {
+        const box = this.canvas.getBoundingClientRect()
+        const isColumn = this.canvas.closest("#strip") && width < 10 && y < 66 && height < 66
+        if (isColumn) filled.push([box.x + x, box.x + x + width])
+        return fill.call(this, x, y, width, height)
+      }
+    }""")
+    opened.evaluate("vit.set({})")
+    settle(opened)
+    columns = opened.evaluate("filled")
+    assert len(columns) >= 50
+    for left, right in columns:
+        inside_of = [name for name, box in frames.items() if left >= box[0] and right <= box[1]]
+        assert inside_of and inside_of[0] in STAGES[2:7], (left, right, frames)
+
+
+@on(viewport=PROJECTOR)
+def test_a_score_is_opened_in_the_classroom(opened):
+    opened.click("#start-classroom")
+    assert not opened.is_visible("#product-steps")
+    opened.click("#classroom-score")
+    settle(opened)
+    seen = ("#query-bars", "#key-bars", "#product-steps", "#sum-read", "#score-read")
+    for step in range(3):  # alone, and beside the tour
+        strip, fit = box_of(opened, "#strip canvas"), box_of(opened, ".fit")
+        assert all(inside(box_of(opened, one), PROJECTOR) for one in (*seen, "#weight-read")), step
+        assert box_of(opened, "#product-steps")["height"] >= 80
+        assert box_of(opened, "#product-steps")["width"] > 600
+        for other in ("#strip", "#canvas", "#bug-list", "#samples", "#classroom-said b"):
+            assert apart(fit, box_of(opened, other)), (step, other)
+        assert strip["height"] > 300 and opened.evaluate(SMALL, 24) == []
+        opened.keyboard.press("Space")
+        settle(opened)
+    opened.click("#tour-close")
+    sizes = opened.evaluate("[document.documentElement.scrollHeight, scrollY]")
+    assert sizes == [1080, 0]
+    # it follows what is chosen, and its key is chosen beside it
+    opened.select_option("#classroom-token", index=5)
+    opened.select_option("#pick-key", "9")
+    assert opened.inner_text("#query-of") == "of token 5"
+    assert opened.inner_text("#key-of") == "of token 9"
+    assert float(opened.inner_text("#score-read").replace("−", "-")) == pytest.approx(
+        float(opened.inner_text("#sum-read").replace("−", "-")) / 4, abs=0.005
+    )
+    assert accessibility(opened) == []
+    opened.click("#classroom-score")
+    assert not opened.is_visible("#product-steps")
+    # the article has all of it again
+    opened.click("#classroom-score")
+    opened.keyboard.press("Escape")
+    assert opened.locator("#head-figure > .fit #product-steps").is_visible()
+    assert opened.locator("#head-figure > .choose label").count() == 4
+    assert opened.locator("#head-figure > .choose label:last-child #pick-key").is_visible()
 
 
 @on(viewport=PROJECTOR)
@@ -364,8 +508,28 @@ def test_the_full_screen_is_taught_without_a_mouse(opened):
     opened.keyboard.press("Space")
     assert not opened.is_visible("#tour")
     assert opened.evaluate("document.activeElement.id") == "classroom"
+    opened.keyboard.press("Space")  # one too many
+    assert not opened.is_visible("#tour")
+    assert opened.inner_text("#classroom-tour") == "Tour again"
+    opened.click("#classroom-tour")
+    assert opened.inner_text("#tour-count").startswith("1 of ")
+    opened.keyboard.press("Space")
+    assert opened.inner_text("#tour-count").startswith("2 of ")
+    opened.click("#tour-close")
     opened.keyboard.press("Escape")
     assert opened.evaluate("document.activeElement.id") == "start-classroom"
+    opened.keyboard.press("Enter")
+    opened.keyboard.press("Space")  # who comes again begins again
+    assert opened.inner_text("#tour-count").startswith("1 of ")
+
+
+@on(viewport=PROJECTOR)
+def test_a_space_that_is_held_down_is_one_step(opened):
+    opened.click("#start-classroom")
+    for _ in range(5):
+        opened.keyboard.down("Space")
+    opened.keyboard.up("Space")
+    assert opened.inner_text("#tour-count").startswith("1 of ")
 
 
 @on(viewport=PROJECTOR)

@@ -369,6 +369,17 @@ def test_on_a_phone_the_dock_shows_the_probabilities_and_offers_samples(visit):
     assert "a 7" in page.inner_text("#said")
 
 
+def test_the_step_about_training_does_not_give_its_answer_away(visit):
+    page = visit(viewport=WIDE[0])
+    begin(page, 7)
+    for place in ("#tour", "#bug-untrained"):
+        assert not re.search(r"10%|zero|every digit|equal", page.inner_text(place)), place
+    click(page, "[data-switch=untrained]")
+    settle(page)
+    for place in ("#tour-state", "#bug-untrained"):
+        assert re.search(r"10%.* zero", page.inner_text(place), re.S), place
+
+
 def test_hints_on_keys_are_for_those_who_have_keys(visit):
     page = visit(viewport=WIDE[0])
     assert page.is_visible("#how-to-draw") and "arrow keys" in page.inner_text("#token-help")

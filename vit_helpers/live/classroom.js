@@ -14,31 +14,38 @@ const CONTROLS = "button, select, input, a, canvas";
  */
 export function makeClassroom(config, { select, toggleHead, tour, redraw }) {
   const root = document.documentElement, bar = document.getElementById("classroom"), sentence = el("b");
+  const panel = document.getElementById("tour"), fit = document.querySelector(".fit");
+  const choose = document.querySelector("#head-figure .choose"), keyChoice = document.getElementById("pick-key").parentNode;
   const isOn = () => root.classList.contains("classroom");
-  let chosen = { block: 0, head: 0 }, byKey = false, scrolled = 0;
+  let chosen = { block: 0, head: 0 }, byKey = false, scrolled = 0, ended = false; // ended: who went on after the last step
 
   const choices = {
     token: choice("Token", ["class", ...numbers(config.num_tokens - 1)]),
     block: choice("Block", numbers(config.depth)), head: choice("Head", numbers(config.num_heads)),
   };
   const off = el("button", { type: "button", id: "classroom-off" }), leaving = el("button", { type: "button" }, "Leave ");
-  const going = el("button", { type: "button", id: "classroom-tour" }, "Tour ");
-  going.append(el("kbd", {}, "Space"));
+  const scoring = el("button", { type: "button", id: "classroom-score", "aria-expanded": "false" }, "Score");
+  const going = el("button", { type: "button", id: "classroom-tour" }), space = el("kbd", {}, "Space");
   leaving.append(el("kbd", {}, "Esc"));
   for (const { label, box } of Object.values(choices)) bar.append(label, box);
-  bar.append(off, going, leaving);
+  bar.append(off, scoring, going, leaving);
   bar.after(el("p", { id: "classroom-said" }, sentence, ...KEY.map(([color, text]) =>
     el("span", { style: `--of: var(--${color})` }, text))));
   for (const [name, { box }] of Object.entries(choices)) {
     box.addEventListener("change", () => select({ [name]: Number(box.value), hovered: null }));
   }
   off.addEventListener("click", () => toggleHead(chosen.block, chosen.head));
-  going.addEventListener("click", next);
+  scoring.addEventListener("click", () => openScore(!root.classList.contains("scoring")));
+  going.addEventListener("click", () => {
+    end(false);
+    next();
+  });
   leaving.addEventListener("click", leave);
   document.getElementById("start-classroom").addEventListener("click", enter);
 
   function enter() {
     scrolled = scrollY;
+    end(false);
     turn(true);
     root.requestFullscreen?.().catch(() => {}); // where that is not allowed, the window has to do
     bar.focus();
@@ -46,6 +53,7 @@ export function makeClassroom(config, { select, toggleHead, tour, redraw }) {
 
   function leave() {
     if (!isOn()) return;
+    openScore(false);
     turn(false);
     if (document.fullscreenElement) document.exitFullscreen();
     document.getElementById("start-classroom").focus({ preventScroll: true });
@@ -60,13 +68,31 @@ export function makeClassroom(config, { select, toggleHead, tour, redraw }) {
     redraw();
   }
 
+  /** Show how the open score comes about: the part of the article that does, below the picture, with the choice of the key. */
+  function openScore(on) {
+    root.classList.toggle("scoring", on);
+    scoring.setAttribute("aria-expanded", String(on));
+    if (on) document.getElementById("strip").after(fit);
+    else choose.after(fit);
+    (on ? fit : choose).append(keyChoice);
+  }
+
+  /** The next step.  Only the button begins again after the last one. */
   function next() {
-    if (document.getElementById("tour").hidden) tour.start();
-    else document.getElementById("tour-next").click();
+    if (!panel.hidden) {
+      document.getElementById("tour-next").click();
+      return end(panel.hidden);
+    }
+    return ended || tour.start();
+  }
+
+  function end(now) {
+    ended = now;
+    going.replaceChildren(...(ended ? ["Tour again"] : ["Tour ", space]));
   }
 
   new ResizeObserver(([{ target }]) => root.style.setProperty("--room-dock", `${target.offsetHeight}px`))
-    .observe(document.getElementById("tour"));
+    .observe(panel);
   document.addEventListener("fullscreenchange", () => document.fullscreenElement ?? leave());
   addEventListener("pointerdown", () => (byKey = false), true);
   addEventListener("keydown", (event) => {
@@ -77,7 +103,7 @@ export function makeClassroom(config, { select, toggleHead, tour, redraw }) {
     if (!does) return;
     event.preventDefault();
     event.stopPropagation();
-    does();
+    if (!event.repeat) does(); // a key that is held down is one step
   }, true);
 
   return {
@@ -85,7 +111,7 @@ export function makeClassroom(config, { select, toggleHead, tour, redraw }) {
       chosen = view;
       for (const [name, { box }] of Object.entries(choices)) box.value = view[name];
       const isOff = view.switches.heads && !view.switches.heads[view.block][view.head];
-      off.textContent = isOff ? "Switch head on" : "Switch head off";
+      off.textContent = isOff ? "Switch on" : "Switch off";
       sentence.textContent = headInWords(seen, view);
     },
   };

@@ -15,7 +15,7 @@ export const PASS_SIZES = {
     rowGap: 8, font: 11,
   },
   column: {
-    ink: 40, patches: 40, patchGap: 2, stack: 10, head: 12.5, bars: 34, gaps: [1.4, 3, 4, 2, 3], above: 0, classRow: 5,
+    ink: 40, patches: 40, patchGap: 2, stack: 10, head: 12.5, bars: 34, gaps: [1.4, 3, 4, 2, 5], above: 0, classRow: 5,
     rowGap: 3, font: 11, across: true,
   },
   room: {
@@ -24,12 +24,15 @@ export const PASS_SIZES = {
   },
 };
 
-/** Sizes that leave at least half of the length to the ribbons; the ink goes first, since the drawing area shows it, too */
+/**
+ * Sizes that leave at least half of the length to the ribbons; the ink goes first, since the drawing area shows it, too,
+ * and its room to the tokens, whose name is longer than they are
+ */
 export function fitted(size, length, { depth }) {
   const { ink, patches, stack, head, bars, font } = size;
   const fixed = patches + (depth + 1) * stack + depth * head + bars, narrow = !size.across && length < fixed * 1.75;
   const times = Math.min(1, length / 2 / (fixed + (narrow ? 0 : ink)));
-  return { ...scaled(size, times), ...(narrow && { ink: 0, gaps: [0, ...size.gaps.slice(1)] }), font };
+  return { ...scaled(size, times), ...(narrow && { ink: 0, gaps: [0, 2 * size.gaps[1], ...size.gaps.slice(2)] }), font };
 }
 
 /** The same sizes, all of them larger or smaller */
@@ -145,11 +148,15 @@ export function drawPass(c, at, seen, view, colors) {
   if (!at.across) nameClassToken(draw);
 }
 
+/** Where the names of rows end: before the frame around the tokens */
+const namesEnd = ({ stages, size }) => stages.find(({ name }) => name === "tokens").u - size.font * 0.6;
+
 function nameClassToken({ c, at, colors }) {
-  const { v, size } = at.rows[0];
+  const { v, size } = at.rows[0], { font } = at.size, end = namesEnd(at);
   Object.assign(c, { textAlign: "right", textBaseline: "middle", fillStyle: colors.text });
-  c.font = `500 ${at.size.font}px system-ui, sans-serif`;
-  c.fillText("class token", (at.pictures || at.stacks[0]) - at.size.font * 0.6, v + size / 2);
+  c.font = `500 ${font}px system-ui, sans-serif`;
+  const name = c.measureText("class token").width > end ? "class" : "class token";
+  c.fillText(name, end, Math.max(v + size / 2, font * 0.6));
 }
 
 /** A band from one place to another: [u, v of its middle, its width] each */
@@ -407,7 +414,7 @@ function drawLens(draw) {
   c.textAlign = "center";
   c.textBaseline = "alphabetic";
   view.lens.forEach((parts, l) => {
-    const wide = font * 0.375, left = at.stacks[l] + at.size.stack / 2 - (wide * parts.length) / 2;
+    const wide = font * 0.375, left = at.stacks[l] + at.size.stack - wide * parts.length;
     const best = parts.indexOf(Math.max(...parts));
     const even = parts[best] - Math.min(...parts) < 1e-6;
     parts.forEach((part, k) => {
@@ -418,15 +425,15 @@ function drawLens(draw) {
     c.font = `700 ${font}px system-ui, sans-serif`;
     c.fillStyle = colors.text;
     const middle = even ? left + (wide * parts.length) / 2 : left + (best + 0.5) * wide - 1;
-    if (l === 0) nameLens(draw, left);
+    if (l === 0) nameLens(draw);
     c.fillText(even ? "?" : view.names[best], middle, at.size.above - 14 - (even ? 4 : parts[best] * high));
   });
 }
 
-function nameLens({ c, at, colors }, left) {
+function nameLens({ c, at, colors }) {
   Object.assign(c, { textAlign: "right", fillStyle: colors.text });
   c.font = `500 ${at.size.font}px system-ui, sans-serif`;
-  c.fillText("answer so far", left - at.size.font * 0.5, at.size.above - 8);
+  c.fillText("answer so far", namesEnd(at), at.size.above - 8);
   c.textAlign = "center";
   c.font = `700 ${at.size.font}px system-ui, sans-serif`;
 }

@@ -1,17 +1,29 @@
 /** The second part of the page: a patch of a photo, and which others are similar to it before the blocks and after them. */
 import { buttons, make } from "./make.js";
 import { mostSimilar, similarTo, unpackTokens } from "./photo.js";
-import { cosineScale, drawCells, framePatch, framedPhoto, letPick, signedColor } from "./picker.js";
+import { cosineScale, drawCells, framePatch, framedPhoto, letPick, placeAround, signedColor } from "./picker.js";
 
 const WHEN = { before: "before the blocks", after: "after the blocks" };
+const NEEDED = "The patches of photos cannot be compared here, because this browser does not have DecompressionStream, which " +
+  "unpacks their numbers. Chrome and Edge have it since version 80, Firefox since 113 and Safari since 16.4. Everything else " +
+  "on this page works.";
 
-/** Build the part from what `photos_data` of photos.py stored in the page. */
+/** Build the part from what `photos_data` of photos.py stored in the page, or say what the browser needs for it. */
 export function makePhotos() {
+  if ("DecompressionStream" in window) return buildPhotos();
+  document.getElementById("photo-said").textContent = NEEDED;
+  for (const part of document.querySelectorAll("#photo-choice, #photo-maps, #photos .note")) part.hidden = true;
+}
+
+function buildPhotos() {
   const data = JSON.parse(document.getElementById("photo-data").textContent), { photos, grid } = data, [rows, columns] = grid;
   const parts = document.getElementById("components-on"), said = document.getElementById("photo-said");
   const shown = [...document.querySelectorAll("#components input")]; // a box for each component
   const photo = framedPhoto(grid, { tabIndex: 0, role: "application", "aria-label": "Photo. The arrow keys move the frame." });
   const maps = Object.fromEntries(Object.keys(WHEN).map((stage) => [stage, framedPhoto(grid, { role: "img" })]));
+  for (const stage of Object.keys(WHEN)) {
+    for (const layers of [photo, maps[stage]]) layers.lastChild.before(make("div", { className: `found ${stage}` }));
+  }
   const titles = Object.fromEntries(Object.keys(WHEN).map((stage) => [stage, make("figcaption")]));
   const scale = cosineScale(data.colors);
   const directions = make("p", {}, "Red, green and blue: the three directions in which the tokens differ most");
@@ -30,7 +42,9 @@ export function makePhotos() {
     framePatch(photo, photos[n].picture, patch, data);
     for (const [stage, when] of Object.entries(WHEN)) {
       const number = patch[0] * columns + patch[1], cosines = similarTo(tokens[stage], number), best = mostSimilar(cosines, number);
-      found.push(`${when} (${Math.floor(best / columns)}, ${best % columns}), cosine ${cosines[best].toFixed(2)}`);
+      const place = [Math.floor(best / columns), best % columns], circle = stage === "before" ? " (dashed)" : "";
+      found.push(`${when} (${place.join(", ")}), cosine ${cosines[best].toFixed(2)}${circle}`);
+      for (const circled of document.querySelectorAll(`#photo-maps .found.${stage}`)) placeAround(circled, place, data, 9);
       framePatch(maps[stage], photos[n].picture, patch, data);
       if (parts.checked) drawComponents(maps[stage], tokens[stage].components, shown.map((box) => box.checked));
       else drawCells(maps[stage], cosines, signedColor(data.colors));
@@ -40,7 +54,7 @@ export function makePhotos() {
     document.getElementById("components").hidden = !parts.checked;
     scale.hidden = parts.checked;
     directions.hidden = !parts.checked;
-    said.textContent = `Patch (${patch.join(", ")}). Most similar ${found.join("; ")}.`;
+    said.textContent = `Patch (${patch.join(", ")}). Most similar, in circles: ${found.join("; ")}.`;
   }
 
   for (const layers of [photo, ...Object.values(maps)]) {

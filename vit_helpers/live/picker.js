@@ -10,12 +10,17 @@ export function framedPhoto([rows, columns], properties = {}) {
 }
 
 /** Show a picture in the layers of a photo, and put the frame around a patch. */
-export function framePatch({ firstChild, lastChild }, picture, [row, column], { grid: [rows, columns], patchSize }) {
+export function framePatch({ firstChild, lastChild }, picture, patch, data) {
   if (firstChild.src !== picture) firstChild.src = picture;
+  placeAround(lastChild, patch, data, 6); // as in `frame_patch`
+}
+
+/** Put a frame around a patch.  away: how far it reaches beyond the patch, in pixels of the photo */
+export function placeAround({ style }, [row, column], { grid: [rows, columns], patchSize }, away) {
   const sides = { left: [column, columns], top: [row, rows], width: [1, columns], height: [1, rows] };
   for (const [side, [patches, all]] of Object.entries(sides)) {
-    const more = side === "left" || side === "top" ? -6 : 12; // pixels of the photo, as in `frame_patch`
-    lastChild.style[side] = `${100 * (patches + more / patchSize) / all}%`;
+    const more = side === "left" || side === "top" ? -away : 2 * away;
+    style[side] = `${100 * (patches + more / patchSize) / all}%`;
   }
 }
 

@@ -51,19 +51,21 @@ export function makeStrip(config, { ink, select, point }) {
     return at;
   }
 
-  /** Where the drawing area lies, seen from the picture */
+  /** Where the drawing area lies, seen from the picture: what of it is beside it */
   function paperBeside() {
-    const { top, height } = ink.getBoundingClientRect();
-    return { v: top + height / 2 - canvas.getBoundingClientRect().top, size: height * 0.94 };
+    const paper = ink.getBoundingClientRect(), { top, height } = canvas.getBoundingClientRect();
+    const [begin, end] = [paper.top, paper.bottom].map((y) => Math.max(0, Math.min(height, y - top)));
+    return { v: (begin + end) / 2, size: (end - begin) * 0.94 };
   }
 
   function placeLinks() {
     const links = new Map([...list.children].map((item) => [item.dataset.stage, item]));
     for (const [name, item] of links) item.hidden = !at.stages.some((stage) => stage.name === name);
+    const below = `${canvas.offsetTop + Math.max(at.rows[1].v, at.size.font * 1.4) - 4}px`; // the names of rows
     for (const { name, u, length } of at.stages) {
       const { style } = links.get(name), [begin, extent] = [`${u}px`, `${length}px`];
       Object.assign(style, at.across ? { top: begin, height: extent, left: "", width: "" }
-        : { left: begin, width: extent, top: "", height: "" });
+        : { left: begin, width: extent, top: name === "patches" ? below : "", height: "" });
     }
   }
 

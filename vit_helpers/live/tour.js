@@ -151,7 +151,7 @@ export function makeTour(page) {
   function alteredHint() {
     const { switches = [] } = STEPS[now], others = Object.keys(SWITCHES).filter((name) => !switches.includes(name));
     return others.every((name) => page.vit.switches[name] === SWITCHES[name]) ? "" :
-      "Something else is switched, too, as the yellow note says. Put everything back first.";
+      "Something else is changed, too. Put everything back first.";
   }
 
   /** What the model sees now, as `makeProof` shows it */

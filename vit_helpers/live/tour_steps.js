@@ -150,11 +150,12 @@ export const STEPS = [
   {
     notebook: "07_training", at: "#bug-untrained", title: "Training", switches: ["untrained"],
     look: ["[data-switch=untrained]", "#answer"], proof: ["answer"],
-    text: "All that this model knows is in its weights, and training has put it there. Before training, the weights are " +
-      "random, and those of the classification head are zero.",
+    text: "All that this model knows is in its weights, and training has put it there. Before training, most of " +
+      "them are random.",
     task: "What does the model answer before any training? Turn on “Untrained weights”.",
     check: ({ vit }) => vit.switches.untrained && {
-      done: "Every digit gets exactly 10%, so the loss of any image (the error that training reduces) is −ln 0.1 = 2.30. " +
+      done: "Every digit gets exactly 10%, because the weights of the classification head start at zero. So the loss of any image " +
+        "(the error that training reduces) is −ln 0.1 = 2.30. " +
         "If the first loss of your own training with ten classes is far from 2.3, look for a bug before you go on.",
     },
   },
