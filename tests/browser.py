@@ -20,6 +20,9 @@ FLAGS = [
 ]
 NEAR = {"", "127.0.0.1", "localhost"}  # the hosts of files and of servers that a test starts
 
+CALM = {"reduced_motion": "reduce"}  # a page without animations
+NOTHING = {"errors": [], "failed": [], "away": []}  # what may go wrong on a page of ours
+
 IN_BROWSER = [
     pytest.mark.browser,
     pytest.mark.skipif(

@@ -95,3 +95,22 @@ def close_figures():
     yield
     if "matplotlib.pyplot" in sys.modules:
         sys.modules["matplotlib.pyplot"].close("all")
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    """A browser without a screen, for the tests of a file"""
+    from browser import browser
+
+    with browser() as one:
+        yield one
+
+
+@pytest.fixture(scope="module")
+def live_address(tmp_path_factory):
+    """Where the live page is, as the command writes it, but without links to a repository"""
+    from vit_helpers.live.page import live_page
+
+    path = tmp_path_factory.mktemp("live") / "live.html"
+    path.write_text(live_page(address=""), encoding="utf-8")
+    return path.as_uri()

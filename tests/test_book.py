@@ -15,7 +15,7 @@ from urllib.parse import unquote, urlparse
 
 import nbformat
 import pytest
-from browser import accessibility, broken_pictures, browser, contrast, in_browser, page_of
+from browser import accessibility, broken_pictures, contrast, in_browser, page_of
 
 from tools import book, slides
 from tools import main as run_tool
@@ -202,12 +202,6 @@ def served(site):
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{server.server_port}"
         server.shutdown()
-
-
-@pytest.fixture(scope="module")
-def chromium():
-    with browser() as chromium:
-        yield chromium
 
 
 def typeset(page):

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import nbformat
 import pytest
-from browser import IN_BROWSER, browser, page_of
+from browser import IN_BROWSER, page_of
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 from PIL import Image, ImageChops
 
@@ -141,12 +141,6 @@ def wait_for_file(server, log, folder, name, end):
         assert server.poll() is None and time.monotonic() - start < PATIENCE, log.read_text()
         time.sleep(0.1)
     return path
-
-
-@pytest.fixture(scope="module")
-def chromium():
-    with browser() as one:
-        yield one
 
 
 # When the menu's command is done, outputs may still be on their way: all have come when a silent

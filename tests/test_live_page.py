@@ -6,17 +6,15 @@ Drawing, stages, switches, the tour, and ways of reading it.
 import re
 
 import pytest
-from browser import IN_BROWSER, accessibility, browser, contrast, page_of
+from browser import CALM, IN_BROWSER, NOTHING, accessibility, contrast, page_of
 
 from vit_helpers.live.page import HERE, live_page
 from vit_helpers.results import read_results
 
 pytestmark = IN_BROWSER
 SCRIPT = (HERE / "pen.js").read_text(encoding="utf-8")
-NOTHING = {"errors": [], "failed": [], "away": []}
 SEVEN = [(0.25, 0.15), (0.75, 0.15), (0.45, 0.9)]
 STEPS = ("00", "01", "02", "03", "04", "05", "06", "07", "08", "09", "10", "11")
-CALM = {"reduced_motion": "reduce"}
 # at 200 %, 1280 x 900 has half of the pixels
 PHONE, ZOOMED = ({"width": 360, "height": 740}, {"width": 640, "height": 450})
 BUGS = {
@@ -38,25 +36,12 @@ NAME = """(({id, className, dataset, textContent}) =>
   id || className || dataset.switch || textContent)(document.activeElement)"""
 
 
-@pytest.fixture(scope="module")
-def chromium():
-    with browser() as chromium:
-        yield chromium
-
-
-@pytest.fixture(scope="module")
-def address(tmp_path_factory):
-    path = tmp_path_factory.mktemp("live") / "live.html"
-    path.write_text(live_page(address=""), encoding="utf-8")
-    return path.as_uri()
-
-
 @pytest.fixture
-def opened(chromium, address):
+def opened(chromium, live_address):
     """A page that has read its example; in the end nothing may have gone wrong on it."""
     with page_of(chromium, **CALM) as (page, wrong):
         console = watch(page)
-        page.goto(address)
+        page.goto(live_address)
         settle(page)
         yield page
         assert wrong == NOTHING and console == []
@@ -138,9 +123,9 @@ def test_what_the_mouse_draws_replaces_the_example_and_is_read(opened):
     assert sum(opened.evaluate(INK)["pixels"]) > sum(read["pixels"])
 
 
-def test_a_finger_draws(chromium, address):
+def test_a_finger_draws(chromium, live_address):
     with page_of(chromium, has_touch=True, viewport=PHONE, **CALM) as (page, wrong):
-        page.goto(address)
+        page.goto(live_address)
         settle(page)
         box = page.locator("#canvas").bounding_box()
         page.touchscreen.tap(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
@@ -313,9 +298,9 @@ def test_a_letter_may_be_read_with_high_confidence(opened):
     assert opened.evaluate(f"vit.forward(({INK})().pixels).confidence") > 0.8  # a Z
 
 
-def test_a_step_of_the_tour_shows_what_it_asks_for(chromium, address):
+def test_a_step_of_the_tour_shows_what_it_asks_for(chromium, live_address):
     with page_of(chromium, viewport=PHONE, **CALM) as (page, _):
-        page.goto(address)
+        page.goto(live_address)
         settle(page)
         page.click("#start-tour")
         wanted = {
@@ -508,9 +493,9 @@ def test_the_tour_can_be_skipped_and_left_with_the_keyboard(opened):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_nothing_serious(chromium, address, scheme):
+def test_axe_finds_nothing_serious(chromium, live_address, scheme):
     with page_of(chromium, color_scheme=scheme, **CALM) as (page, wrong):
-        page.goto(address)
+        page.goto(live_address)
         settle(page)
         assert accessibility(page) == []
         heads = "[[false,true,true,true],...Array(3).fill(Array(4).fill(true))]"
@@ -531,9 +516,9 @@ def test_axe_finds_nothing_serious(chromium, address, scheme):
 @pytest.mark.parametrize(
     "size", [PHONE, ZOOMED, {"width": 320, "height": 600}], ids=["phone", "zoomed", "reflow"]
 )
-def test_narrow_pages_scroll_in_one_direction_only(chromium, address, size):
+def test_narrow_pages_scroll_in_one_direction_only(chromium, live_address, size):
     with page_of(chromium, viewport=size, **CALM) as (page, wrong):
-        page.goto(address)
+        page.goto(live_address)
         settle(page)
         wide, window = in_view(page)
         assert wide <= window

@@ -9,7 +9,7 @@ from base64 import b64encode
 import numpy as np
 import pytest
 import torch
-from browser import IN_BROWSER, browser, page_of
+from browser import IN_BROWSER, page_of
 from torch.nn.functional import interpolate
 
 from vit_helpers import ViT, ViTConfig, load
@@ -25,12 +25,6 @@ NAMES = ("logits", "probabilities", "attention", "tokens", "q", "k", "v", "lens"
 LAB = """window.lab = { makeVit, forward, erf, permutation };
 window.makeVitOf = (base64) =>
   makeVit(Uint8Array.from(atob(base64), (letter) => letter.charCodeAt(0)).buffer);"""
-
-
-@pytest.fixture(scope="module")
-def chromium():
-    with browser() as chromium:
-        yield chromium
 
 
 @pytest.fixture(scope="module")
@@ -637,7 +631,3 @@ def test_the_first_answer_comes_within_a_second(chromium, page):
             times.append(fresh.evaluate(code))
     print(f"first answer after {times} ms")
     assert min(times) < 1000
-
-
-def test_the_page_is_below_900_kb():
-    assert len(live_page().encode()) < 900_000

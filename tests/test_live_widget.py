@@ -6,7 +6,7 @@ import json
 
 import pytest
 import torch
-from browser import accessibility, browser, in_browser, page_of
+from browser import accessibility, in_browser, page_of
 from matplotlib import colormaps
 
 from vit_helpers.data import load
@@ -104,6 +104,14 @@ def test_an_unknown_part_and_missing_weights_are_errors():
             Explorer("draw", name).data()
 
 
+def test_the_picture_of_a_model_with_registers_is_of_its_patches(tmp_path):
+    model = ViT(ViTConfig(8, 4, 1, 10, 16, 2, 2, reg_tokens=3)).eval()
+    preprocess = Preprocess(8, (8, 8), "bilinear", (0.5,), (0.5,))
+    save_weights(tmp_path / "a.safetensors", model, preprocess, list("0123456789"))
+    part = Explorer("explore", tmp_path / "a.safetensors", torch.rand(2, 1, 8, 8))
+    assert "of 2 x 2" in part.still()[1]
+
+
 @torch.no_grad()
 def test_the_alt_texts_tell_what_torch_computes():
     model, preprocess, names = load_pretrained("ours:drawn")
@@ -134,12 +142,6 @@ def test_a_stroke_has_the_width_of_the_pen():
 
 
 # In a browser
-
-
-@pytest.fixture(scope="module")
-def chromium():
-    with browser() as chromium:
-        yield chromium
 
 
 @pytest.fixture

@@ -51,11 +51,26 @@ def test_what_is_drawn(photo, tmp_path, monkeypatch):
     seen, components, attention, similarity, patch, block = drawn["args"]
     assert seen.shape == (3, 48, 72) and patch == (2, 8) and block == 1
     assert components.shape == (6, 9, 3)
-    assert attention.shape == similarity.shape == (6, 9)
+    queries, attention = attention
+    assert queries == "the class token" and attention.shape == similarity.shape == (6, 9)
     assert similarity[2, 8].item() == pytest.approx(1, abs=1e-5)
     assert 0 < attention.sum() < 1  # without the class token and the registers
     bright = load_pretrained(path).preprocess.frame(Image.open(photo))
     assert abs(seen.mean() - bright.mean()) < 0.2
+
+
+def test_the_title_says_whose_attention_is_drawn(photo, tmp_path, monkeypatch):
+    titles = []
+
+    def keep_titles(figure, path):
+        titles.extend(ax.get_title(loc="left") for ax in figure.axes)
+
+    monkeypatch.setattr(look, "save_figure", keep_titles)
+    for newer in NEWER.values():
+        assert main(["look", str(photo), "--weights", weights(tmp_path, **newer)]) == 0
+    whose = [title for title in titles if title.startswith("Attention")]
+    token, patches = (f"Attention of {q}, last block" for q in ("the class token", "all patches"))
+    assert whose == [token, token, patches]
 
 
 @pytest.mark.parametrize(

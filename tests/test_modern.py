@@ -10,7 +10,14 @@ from torch import nn
 
 from vit_helpers.attention import attention
 from vit_helpers.encoder import MLP, Block
-from vit_helpers.inspection import attention_distance, attention_map, grad_cam, layer_cam
+from vit_helpers.inspection import (
+    attention_distance,
+    attention_gradients,
+    attention_map,
+    grad_cam,
+    layer_cam,
+    readout_map,
+)
 from vit_helpers.inspection.localization import METHODS
 from vit_helpers.modern import (
     AttentionPool,
@@ -352,11 +359,39 @@ def test_every_map_is_of_the_patches(newer):
     model = perturbed(replace(PLAIN, in_chans=1, **newer))
     x, classes = torch.randn(2, 1, 16, 16), torch.tensor([0, 1])
     methods = METHODS | {"Grad-CAM": grad_cam, "LayerCAM": layer_cam}
-    for name, method in methods.items():
-        if not model.config.class_token and name != "occlusion" and "CAM" not in name:
-            continue  # whose attention is not that of one token
+    for method in methods.values():
         maps = method(model, x, classes)
         assert maps.shape == (2, 4, 4) and maps.isfinite().all()
+
+
+def test_a_map_of_what_the_head_reads_has_its_query():
+    """It is the class token, or else all patches without registers"""
+    weights = torch.rand(2, 1 + 3 + 16, 1 + 3 + 16)
+    config = replace(PLAIN, reg_tokens=3)
+    assert torch.equal(readout_map(weights, config), weights[:, 0, 4:].unflatten(-1, (4, 4)))
+    mean = weights[:, 4:, 4:].mean(dim=1).unflatten(-1, (4, 4))
+    for pool in ("avg", "map"):  # the class token is one of many tokens, or not read at all
+        assert torch.equal(readout_map(weights, replace(config, pool=pool)), mean)
+    alone = replace(config, pool="avg", class_token=False)
+    assert torch.equal(readout_map(weights[:, 1:, 1:], alone), mean)
+
+
+@pytest.mark.parametrize("newer", LOOKING.values(), ids=LOOKING)
+def test_gradients_of_attention_are_autograds(newer):
+    model, x = perturbed(replace(PLAIN, **newer)), images()
+    z, kept = model.embed(x), []
+    for block in model.blocks:
+        q, k, v = block.attn.heads(block.norm1(z))
+        kept.append((q @ k.mT / q.shape[-1] ** 0.5).softmax(dim=-1))
+        mixed = block.attn.proj((kept[-1] @ v).transpose(1, 2).flatten(2))
+        z = z + getattr(block, "ls1", nn.Identity())(mixed)
+        z = z + getattr(block, "ls2", nn.Identity())(block.mlp(block.norm2(z)))
+    logits = model.head(model.pool(model.norm(z)))
+    assert torch.allclose(logits, model(x), atol=1e-4)
+    expected = torch.autograd.grad(logits[:, 1].sum(), kept)
+    weights, gradients = attention_gradients(model, x, torch.tensor([1, 1]))
+    for actual, wanted in zip((*weights, *gradients), (*kept, *expected), strict=True):
+        assert torch.allclose(actual, wanted, atol=1e-4)
 
 
 def test_a_map_of_attention_leaves_registers_out():

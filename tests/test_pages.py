@@ -8,7 +8,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from browser import accessibility, broken_pictures, browser, contrast, in_browser, page_of
+from browser import accessibility, broken_pictures, contrast, in_browser, page_of
 
 from tools.execute import all_notebooks
 
@@ -196,12 +196,6 @@ def faults(chromium, file, html, base=ROOT):
         found += [f"TeX: {words}" for words in tab.evaluate(RAW)]
         found += [f"maths: {words}" for words in tab.evaluate(ERRORS)]
     return found + [f"{kind}: {line}" for kind, lines in wrong.items() for line in lines]
-
-
-@pytest.fixture(scope="module")
-def chromium():
-    with browser() as one:
-        yield one
 
 
 def name_of(path):

@@ -9,7 +9,6 @@ import torch
 import torch.nn.functional as F
 from matplotlib.colors import to_hex
 
-from vit_helpers.data.digits import every_digit
 from vit_helpers.encoder import MLP
 from vit_helpers.plots import encoder_stacks as stacks
 from vit_helpers.plots import style
@@ -22,12 +21,10 @@ from vit_helpers.plots.encoder import (
     draw_lead,
     draw_mlp,
     draw_orders,
-    draw_question,
     draw_second_gelu,
     draw_stream,
     significant,
 )
-from vit_helpers.pretrained import load_pretrained
 
 
 def texts(fig):
@@ -87,22 +84,6 @@ def test_an_mlp_is_drawn_with_its_numbers():
     assert said.count("(4D) = (16)") == 2 and said.count("(D) = (4)") == 2
     red, _, _, blue = (patch.get_facecolor() for patch in fig.axes[0].patches[:4])  # 1 and -4
     assert red[0] > red[2] and blue[2] > blue[0]
-
-
-def test_the_question_shows_what_the_model_reads_before_and_after_its_blocks():
-    pretrained = load_pretrained("ours:drawn")
-    image = every_digit().images[1434]
-    picture = draw_question(pretrained, image)
-    before, after = ([bar.get_width() for bar in ax.patches] for ax in picture.figure.axes[1:])
-    assert after == pytest.approx(dict_of(pretrained.top(image, k=10)), abs=1e-5)
-    other = draw_question(pretrained, every_digit().images[1416]).figure.axes[1]
-    assert before == pytest.approx([bar.get_width() for bar in other.patches])  # any image's
-    assert fits(picture) and "the largest is 6 with 0.18" in picture.alt
-
-
-def dict_of(pairs):
-    """The probabilities of ten classes, in the order of their names"""
-    return [dict(pairs)[str(digit)] for digit in range(10)]
 
 
 def test_whoever_is_ahead_somewhere_has_a_name_where_it_is_highest():

@@ -18,7 +18,12 @@ from vit_helpers.plots.inspection import (
     share,
 )
 from vit_helpers.plots.inspection_heads import draw_distances, draw_norms, draw_probes
-from vit_helpers.plots.inspection_photos import draw_filters, draw_photos, draw_positions
+from vit_helpers.plots.inspection_photos import (
+    draw_controlled_maps,
+    draw_filters,
+    draw_photos,
+    draw_positions,
+)
 from vit_helpers.vit import ViT, ViTConfig
 
 
@@ -245,6 +250,24 @@ def test_photos_have_a_row_each_and_all_maps_one_scale():
     for ax, above in zip(drawn[1::2], ([[0, 0], [0, 0]], [[0, 0], [0, 2]]), strict=True):
         assert ax.images[1].get_array().tolist() == above and ax.images[1].get_clim() == (0, 2)
     assert [len(ax.images) for ax in drawn] == [1, 2, 1, 2]
+
+
+def test_maps_and_their_controls_have_a_scale_each_that_is_written_above_them():
+    photos = {"one": torch.rand(3, 80, 120), "two": torch.rand(3, 80, 120)}
+    maps = {"rollout": [torch.tensor([[0.0, 0], [0, 8]]), torch.ones(2, 2), torch.ones(2, 2)]}
+    maps["control"] = [torch.tensor([[0.0, 1.25], [1.25, 5]]), torch.tensor([[1.0, 1], [2, 0]])]
+    picture = draw_controlled_maps(photos, maps, steps=2)
+    axes = picture.figure.axes
+    assert [ax.get_title() for ax in axes] == [
+        *("one", "rollout\n4 x mean", "control\n3 x mean"),
+        *("two", "1 x mean", "2 x mean"),
+    ]
+    assert [len(ax.images) for ax in axes] == [1, 2, 2, 1, 2, 2]
+    clims = [ax.images[1].get_clim() for ax in axes if len(ax.images) > 1]
+    assert clims == [(0, 8), (0, 5), (0, 1), (0, 2)]
+    assert axes[2].images[1].get_array().tolist() == [[0, 1.25], [1.25, 5]]
+    assert axes[5].images[1].get_array().tolist() == [[0.5, 0.5], [2, 0]]  # in two steps
+    assert "4 and 1 times the mean" in picture.alt and len(picture.alt) <= 300
 
 
 def test_filters_are_numbered_through_their_groups():

@@ -1,5 +1,6 @@
 """The pictures of notebook 12 show what they are given, and their alt text is true of it."""
 
+import pandas as pd
 import pytest
 import torch
 
@@ -9,6 +10,10 @@ from vit_helpers.plots.figure import Picture
 GRID = (2, 3)
 PHOTO = torch.rand(3, 8, 12)
 COUNTS = {"registers": 12, "rotary positions": 0, "LayerScale": 3456, "pooling": 0}
+GAINS = pd.DataFrame(
+    {"difference": [0.02, -0.3], "low": [0.01, -0.35], "high": [0.03, -0.25], "holm": [0.1, 0.01]},
+    index=["4 registers", "LayerScale 1e-5"],
+)
 PICTURES = {
     "question": lambda: plots.draw_question(PHOTO, torch.randn(6, 4), GRID),
     "parts": lambda: plots.draw_parts(dict.fromkeys("ab", (PHOTO, torch.randn(6, 4))), GRID),
@@ -25,6 +30,7 @@ PICTURES = {
     "pooling": lambda: plots.draw_pooling(
         PHOTO, {"mean": torch.full((30, 45), 1 / 1350), "attention": torch.rand(30, 45)}, (3, 4)
     ),
+    "gains": lambda: plots.draw_gains({"digits": GAINS, "clothes": -GAINS}),
     "largest": lambda: plots.draw_largest({"without": [0.1, 0.9], "with": [0.1, 0.2]}, (1, 16)),
 }
 
@@ -38,7 +44,7 @@ def texts(picture):
 def test_each_is_a_picture_whose_texts_stay_on_the_canvas(name, recwarn):
     picture = PICTURES[name]()
     assert isinstance(picture, Picture) and 20 < len(picture.alt) <= 300
-    assert picture.image.width == 900
+    assert picture.image.width == (500 if name == "largest" else 900)
     assert [str(w.message) for w in recwarn if w.category is UserWarning] == []
 
 

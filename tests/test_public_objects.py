@@ -93,6 +93,9 @@ MAKE = {
     "PhotoFeatures": lambda cls, path: cls(
         {6: torch.rand(9, 4)}, torch.rand(10, 2), torch.rand(10, 2)
     ),
+    "PhotoMaps": lambda cls, _: cls(
+        torch.rand(2, 6, 3, 4), *torch.rand(4, 3, 4), torch.rand(3, 3, 4)
+    ),
     "Dinov3Reference": lambda cls, _: cls(
         torch.rand(2, 3, 4, 4),
         torch.rand(2, 5, 8),

@@ -1,10 +1,11 @@
-"""Make the images under images/ again: those of the README, and the animation of notebook 01.
+"""Make the images under images/ again: the README's, and the animations of the notebooks.
 
 In the README's, the model of notebook 08 classifies an image, from patches to tokens to attention.
-In notebook 01's, numbered pixels move from an image to its patches. What their frames show is drawn
-by `vit_helpers.plots.animation` and `vit_helpers.plots.patches_reshaping`; here are the frames in
-time, and the files that hold them. The README's three small pictures are drawn like the figures
-that they lead to.
+In notebook 01's, numbered pixels move from an image to its patches; in 03's, a query meets three
+keys; in 04's, the class token goes through the blocks of the live page's model. What their frames
+show is drawn by `vit_helpers.plots.animation` and `patches_reshaping`, and beside this file by
+`animation_meeting` and `animation_stream`; here are the numbers, and the files that hold them. The
+README's three small pictures are drawn like the figures that they lead to.
 """
 
 import argparse
@@ -14,15 +15,16 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from tools import main
+from tools import animation_meeting, animation_stream, main
 from tools.execute import ROOT
 from tools.readme_pictures import draw_classified, draw_drawn_digit, draw_found
 from vit_helpers.data import load, photos
-from vit_helpers.data.digits import cat
+from vit_helpers.data.digits import cat, every_digit
 from vit_helpers.inspection import token_layers
 from vit_helpers.live.ink import reduce_ink
 from vit_helpers.plots import animation, patches_reshaping
 from vit_helpers.plots.animation import Frames, Reading, read_pass
+from vit_helpers.plots.attention_steps import read_example
 from vit_helpers.plots.explorer import A_THREE, draw_stroke
 from vit_helpers.plots.figure import Picture
 from vit_helpers.pretrained import load_pretrained
@@ -30,21 +32,61 @@ from vit_helpers.results.photo_features import read_photo_features
 
 IMAGES = ROOT / "images"
 DIGIT = 12  # of the test set: a 6 that the model classifies correctly, well apart from the clutter
+NINE = 1434  # of all digits
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    names = ", ".join([*ANIMATIONS, "README"])
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help=f"which to make (default: all): {names}"
+    )
 
 
 def run(args: argparse.Namespace) -> None:
-    save_animation(
-        IMAGES / "00_start_here" / "reading.gif",
-        animation.draw_frames(read_digit()),
-        animation.palette(),
-    )
-    save_animation(
-        IMAGES / "01_patches" / "patchify.gif",
-        patches_reshaping.draw_frames(),
-        patches_reshaping.palette(),
-    )
-    for name, picture in readme_pictures().items():
-        save_picture(IMAGES / "README" / name, picture)
+    names = args.names or [*ANIMATIONS, "README"]
+    if unknown := [name for name in names if name not in (*ANIMATIONS, "README")]:
+        raise ValueError(f"unknown {unknown[0]!r}, known: {', '.join([*ANIMATIONS, 'README'])}")
+    for name in names:
+        if name in ANIMATIONS:
+            save_animation(IMAGES / f"{name}.gif", *ANIMATIONS[name]())
+        else:
+            for stem, picture in readme_pictures().items():
+                save_picture(IMAGES / "README" / stem, picture)
+
+
+def reading() -> tuple[Frames, Image.Image]:
+    """Frames and colors of a model of notebook 08 that reads a digit."""
+    return animation.draw_frames(read_digit()), animation.palette()
+
+
+def patchify() -> tuple[Frames, Image.Image]:
+    """Frames and colors of numbered pixels that become patches."""
+    return patches_reshaping.draw_frames(), patches_reshaping.palette()
+
+
+def meeting() -> tuple[Frames, Image.Image]:
+    """Frames and colors of the roof's query that meets three keys, with notebook 03's numbers."""
+    met = animation_meeting.meeting_of(*read_example())
+    return animation_meeting.draw_frames(met), animation_meeting.palette()
+
+
+def stream() -> tuple[Frames, Image.Image]:
+    """Frames and colors of the class token of notebook 04's digit on its way through the blocks."""
+    followed = animation_stream.read_stream(load_pretrained("ours:drawn"), nine())
+    return animation_stream.draw_frames(followed), animation_stream.palette()
+
+
+def nine() -> Tensor:
+    """The handwritten 9 that notebook 04 follows, (1, 8, 8)."""
+    return every_digit().images[NINE]
+
+
+ANIMATIONS = {
+    "00_start_here/reading": reading,
+    "01_patches/patchify": patchify,
+    "03_attention/meeting": meeting,
+    "04_encoder/stream": stream,
+}
 
 
 def readme_pictures() -> dict[str, Picture]:
@@ -97,6 +139,7 @@ def save_animation(path: Path, frames: Frames, colors: Image.Image) -> None:
     first, *others = [
         image.quantize(palette=colors, dither=Image.Dither.NONE) for image, _ in frames
     ]
+    path.parent.mkdir(exist_ok=True)
     first.save(
         path, save_all=True, append_images=others, duration=[time for _, time in frames], loop=0
     )

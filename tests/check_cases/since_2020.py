@@ -54,7 +54,20 @@ LAYER_SCALE_WRONG = {
     "the weights start at 0, where": scale(having(gamma=lambda D: zeros(D))),
     "the weights start at random": scale(having(gamma=lambda D: nn.Parameter(torch.randn(D)))),
     "the weights start at 0.1, but": scale(gamma(0.1)),
-    "has no parameters": scale(having(gamma=lambda D: torch.full((D,), 1e-5))),
+    "neither a plain tensor nor": scale(having(gamma=lambda D: torch.full((D,), 1e-5))),
+    "the product of a number and": scale(
+        having(gamma=lambda D: 1e-5 * nn.Parameter(torch.ones(D)))
+    ),
+    "the result is almost 0": scale(gamma(), lambda self, x: x * 1e-5),
+    "a linear layer mixes": scale(
+        having(layer=lambda D: nn.Linear(D, D)), lambda self, x: self.layer(x)
+    ),
+    "each of the D numbers has one": scale(
+        having(gamma=lambda D: zeros(D + 1)), lambda self, x: self.gamma[1:] * x
+    ),
+    "is a fixed number in your code": scale(
+        having(gamma=lambda D: nn.Parameter(torch.full((6,), 1e-5)))
+    ),
 }
 
 # rotate
@@ -70,10 +83,10 @@ def by_complex(x, angles):
     return torch.cat([prefix, torch.cat([turned.real, turned.imag], dim=-1)], dim=-2)
 
 
-def by_half(x, angles):
+def by_half(x, angles, both=None):
     """As transformers writes it: x cos + rotate_half(x) sin"""
     d, prefix = x.shape[-1], x.shape[-2] - angles.shape[0]
-    both = angles.tile(1, 2)
+    both = angles.tile(1, 2) if both is None else both
     y = x[..., prefix:, :]
     half = torch.cat((-y[..., d // 2 :], y[..., : d // 2]), dim=-1)
     return torch.cat((x[..., :prefix, :], y * both.cos() + half * both.sin()), dim=-2)
@@ -108,20 +121,26 @@ ROTATE_WRONG = {
     "both signs are plus": "cos * a + sin * b, sin * a + cos * b",
     "both signs are minus": "cos * a - sin * b, sin * a - cos * b",
     "the sines are missing": "cos * a, cos * b",
+    "have changed places": "cos * b + sin * a, cos * a - sin * b",
     "the shape is right, but the numbers are not": "cos * b, sin * a",
 }) | TURN.wrong("waves", {
     "sine and cosine are swapped": "torch.sin(angles), torch.cos(angles)",
+    "treated as degrees": "torch.cos(angles * math.pi / 180), torch.sin(angles * math.pi / 180)",
+    "nothing is turned": "torch.ones_like(angles), torch.zeros_like(angles)",
 }) | TURN.wrong("start", {
     "turns the first tokens": "min(0, N)",
     "leaves one token before the patches": "1 if T > N else 0",
 }) | TURN.wrong("give", {
     "tokens before the patches are missing": "patches",
     "have moved behind them": "torch.cat((patches, before), -2)",
+    "have become 0": "torch.cat((torch.zeros_like(before), patches), -2)",
 }) | {
     "computed from the turned first one": TURN(
         turn="cos * a - sin * b, cos * b + sin * (cos * a - sin * b)"
     ),
-    "There are fewer angles than tokens": lambda x, angles: (
+    "repeated for neighbors": lambda x, angles: by_half(x, angles, angles.repeat_interleave(2, 1)),
+    "cut the last axis": TURN(pairs="patches.chunk(2, -2)"),
+    "Turn the last len": lambda x, angles: (
         torch.cat((
             x[..., : x.shape[-1] // 2] * angles.cos() - x[..., x.shape[-1] // 2 :] * angles.sin(),
             x[..., : x.shape[-1] // 2] * angles.sin() + x[..., x.shape[-1] // 2 :] * angles.cos(),
@@ -161,6 +180,9 @@ ANGLES_WRONG = ANGLE.wrong("frequencies", {
     "theta is 10,000": "2 * math.pi * 10000 ** (-4 * i / head_dim)",
     "the frequencies rise": "2 * math.pi * 100 ** (4 * i / head_dim)",
     "the exponents are 2i/d": "2 * math.pi * 100 ** (-2 * i / head_dim)",
+    "the exponents are i/d": "2 * math.pi * 100 ** (-i / head_dim)",
+    "i begins at 1": "2 * math.pi * 100 ** (-4 * (i + 1) / head_dim)",
+    "360 instead of 2 pi": "360 * 100 ** (-4 * i / head_dim)",
     "the last exponent is 1, but":
         "2 * math.pi * 100 ** (-i / max(1, head_dim // 4 - 1))",
 }) | ANGLE.wrong("give", {
@@ -172,6 +194,11 @@ ANGLES_WRONG = ANGLE.wrong("frequencies", {
     "adds up the angles of row and column": "sum(angles.chunk(2, 1)).repeat(1, 2)",
     "is learned, but": "nn.Parameter(angles)",
     "gives the wrong numbers": "angles + 1",
+    "gives cosines": "torch.cos(angles)",
+    "put them side by side": "sum(angles.chunk(2, 1))",
+    "flatten the angles of row and column": "torch.stack(angles.chunk(2, 1), 1)",
+    "the angles of the row are right": "torch.cat([angles.chunk(2, 1)[0]] * 2, 1)",
+    "the angles of the column are right": "torch.cat([angles.chunk(2, 1)[1]] * 2, 1)",
 }) | ANGLE.wrong("places", {
     "from top to bottom first": "[(a, b) for b in x for a in y]",
     "in the order of the patches, too": "[(b, a) for b in x for a in y]",
@@ -181,6 +208,13 @@ ANGLES_WRONG = ANGLE.wrong("frequencies", {
     "half a patch inside": both("2 * r / max(1, rows - 1) - 1", "2 * c / max(1, cols - 1) - 1"),
     "places go from 0 to 1": both("(r + 0.5) / rows", "(c + 0.5) / cols"),
     "left or upper edge": both("2 * r / rows - 1", "2 * c / cols - 1"),
+    "right or lower edge": both("2 * (r + 1) / rows - 1", "2 * (c + 1) / cols - 1"),
+    "places go from 0 to 2": both("2 * (r + 0.5) / rows", "2 * (c + 0.5) / cols"),
+    "places go from -1 to 0": both("(r + 0.5) / rows - 1", "(c + 0.5) / cols - 1"),
+    "only 0.5 is divided": both("2 * r + 0.5 / rows - 1", "2 * c + 0.5 / cols - 1"),
+    "divides by n - 1": both(
+        "(2 * r + 1) / torch.tensor(rows - 1) - 1", "(2 * c + 1) / torch.tensor(cols - 1) - 1"
+    ),
     "divided by the same number": both(
         "(2 * (r + 0.5) - rows) / max(grid)", "(2 * (c + 0.5) - cols) / max(grid)"
     ),
@@ -209,10 +243,18 @@ PATCH_MEAN_WRONG = MEAN.wrong("first", {
     "four registers are left out": "5",
 }) | MEAN.wrong("patches", {
     "the last patches are missing": "x[:, 1 : T - registers]",
-    "that is the mean of the registers alone": "x[:, min(1, registers) : first]",
+    "that is the mean of the registers alone": "x[:, 1:first]",
+    "leaves out the last R tokens and": "x[:, 1:-registers]",
+    "leaves out the last R tokens, but": "x[:, :-registers]",
+    "the last tokens are missing": "x[:, : T - registers]",
+    "that is the class token": "x[:, :1]",
+    "the class token leaks": "torch.cat([x[:, :1], x[:, first:]], 1)",
 }) | MEAN.wrong("give", {
     "that is the sum": "patches.sum(1)",
     "the number of all tokens": "patches.sum(1) / T",
+    "the registers are left out of the sum": "patches.sum(1) / (T - 1)",
+    "the class token is left out of the sum": "patches.sum(1) / (T - registers)",
+    "the shape is right, but": "patches.amax(1)",
     "the mean over images": "patches.reshape(-1, D).mean(0).repeat(B, 1)",
 })  # fmt: skip
 
@@ -245,14 +287,26 @@ POOL_WRONG = POOL.wrong("weights", {
     "takes only the token": "F.one_hot(scores.argmax(1), scores.size(1)).to(x)",
     "not divided by the square root": "F.softmax(scores, -1)",
     "divided by D instead of": "F.softmax(scores / D, -1)",
+    "multiplied by the square root": "F.softmax(scores * math.sqrt(D), -1)",
+    "over all images at once": "F.softmax(scores.reshape(-1) / math.sqrt(D), 0).view(x.shape[:2])",
+    "do not sum to 1": "(scores / math.sqrt(D)).exp()",
+    "after the softmax": "F.softmax(scores, -1) / math.sqrt(D)",
+    "of the number of tokens": "F.softmax(scores / math.sqrt(x.size(1)), -1)",
 }) | POOL.wrong("keys", {
     "compared with the tokens themselves": "x",
+    "w_k acts transposed": "F.linear(x, w_k)",
+    "the keys are made by w_v": "torch.matmul(x, w_v)",
 }) | POOL.wrong("values", {
     "averages the tokens themselves": "x * 1",
+    "w_v acts transposed": "F.linear(x, w_v)",
+    "the values are made by w_k": "torch.matmul(x, w_k)",
 }) | POOL.wrong("give", {
     "adds the query to the result": 'torch.einsum("bt,btd->bd", weights, values) + query',
 }) | {
     "keys and values are swapped": POOL(keys="x.matmul(w_v)", values="x.matmul(w_k)"),
+    "self-attention and a mean": lambda x, query, w_k, w_v: (
+        F.softmax(x @ (x @ w_k).mT / math.sqrt(x.size(2)), -1).mean(1, keepdim=True) @ (x @ w_v)
+    ).squeeze(1),
     "averaged twice": POOL(give="(weights[:, :, None] * values).mean(1)"),
     "multiplied by w_k, too": lambda x, query, w_k, w_v: fused(x, query @ w_k, w_k, w_v),
     "multiplies by the transposed matrices": POOL(
@@ -276,7 +330,7 @@ GATE_WRONG = {
     "rounded to the nearest": lambda hidden: round(2 * hidden / 3),
     "a third is rounded down before": lambda hidden: math.floor(hidden / 3) * 2,
     "rounded down to a multiple of 8": lambda hidden: 8 * (hidden // 12),
-    "has three matrices, the MLP two": lambda hidden: 2 * hidden // 3 + 5,
+    "three matrices of this width have": lambda hidden: 2 * hidden // 3 + 5,
 }
 
 RIGHT = {

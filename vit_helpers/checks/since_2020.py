@@ -7,12 +7,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from vit_helpers.checks.engine import modules
 from vit_helpers.checks.engine.exercise import Case, Exercise, Wording, fixed
 from vit_helpers.checks.engine.modules import ModuleExercise, Reading, build
-from vit_helpers.checks.engine.report import Function, reject_if, variants
+from vit_helpers.checks.engine.report import Function, Mistake, reject_if, variants
 from vit_helpers.checks.since_2020_rotary import (  # noqa: F401
     ANGLES,
     ROTATE,
@@ -63,10 +64,22 @@ STARTS: dict[str, Function] = {
 }
 
 
+def has_weights(exercise: ModuleExercise, answer: Any) -> None:
+    """Raise Mistake unless there is an nn.Parameter."""
+    (sizes, _), *_ = exercise.cases
+    reject_if(
+        not any(True for _ in build(answer, *sizes).parameters()),
+        "has no parameters: the optimizer only learns a tensor that is an nn.Parameter, and "
+        "neither a plain tensor nor the product of a number and a parameter is one",
+    )
+
+
 def starts_small(exercise: ModuleExercise, answer: Any) -> None:
     """Raise Mistake unless every weight starts at 1e-5."""
     for (dim, *_), _ in exercise.cases:
-        ((gamma,), *_) = gammas(build(answer, dim), dim)
+        (gamma,) = next(gammas(build(answer, dim), dim), (None,))
+        if gamma is None:
+            raise Mistake(f"has no {dim} weights for D = {dim}: is a fixed number in your code?")
         for message, start in STARTS.items():
             if start in (torch.ones, torch.zeros):
                 reject_if(torch.equal(gamma, start(dim)), message)
@@ -83,6 +96,9 @@ LAYER_SCALES: dict[str, Function] = {
     "multiplies by the same number for all D: gamma has a weight for each of them": lambda x, g: (
         g.mean() * x
     ),
+    "the result is almost 0, whatever the weights are: multiply by gamma, and by nothing else": (
+        lambda x, g: 1e-5 * x
+    ),
 }
 LAYER_SCALE = ModuleExercise(
     name="layer_scale",
@@ -91,7 +107,7 @@ LAYER_SCALE = ModuleExercise(
     readings=gammas,
     ideas={
         "(B, T, D) in, (B, T, D) out": [modules.shapes],
-        "a learned weight for each of the D numbers": [modules.parameters],
+        "a learned weight for each of the D numbers": [has_weights, modules.parameters],
         "every weight starts at 1e-5": [starts_small],
         "the weights multiply, token by token": [modules.apart, modules.numbers],
         "any width, in float64 too": [modules.other_sizes],
@@ -101,10 +117,12 @@ LAYER_SCALE = ModuleExercise(
     structures={
         "one weight for all, but each of the D numbers has its own": lambda D: [1],
         "a matrix mixes the D numbers, but each is only multiplied": lambda D: [D * D],
+        "a linear layer mixes the D numbers, but each is only multiplied": lambda D: [D * D, D],
         "there is a bias too, but LayerScale only multiplies": lambda D: [D, D],
     },
     cases=[((6,), (2, 5, 6)), ((8,), (3, 4, 8)), ((5,), (2, 7, 5))],
     count="D",
+    advice="each of the D numbers has one",
     stages={message: starting_at(start) for message, start in STARTS.items()},
 )
 check_layer_scale = LAYER_SCALE.check
@@ -130,12 +148,26 @@ PATCH_MEAN_MISTAKES: dict[str, Function] = variants(mean_of, {
     "the last patches are missing, but registers come before the patches":
         {"pick": lambda T, R: slice(1, T - R)},
     "that is the mean of the registers alone":
-        {"pick": lambda T, R: slice(1, 1 + R) if R else slice(0, 1)},
+        {"pick": lambda T, R: slice(1, 1 + R)},
     "four registers are left out, whatever their number": {"pick": lambda T, R: slice(5, T)},
+    "leaves out the last R tokens and the class token, but registers come before the patches "
+    "(and x[:, 1:-0] is empty)":
+        {"pick": lambda T, R: slice(1, -R)},
+    "leaves out the last R tokens, but class token and registers come first "
+    "(and x[:, :-0] is empty)":
+        {"pick": lambda T, R: slice(0, -R)},
+    "the last tokens are missing, but class token and registers come first":
+        {"pick": lambda T, R: slice(0, T - R)},
+    "that is the class token": {"pick": lambda T, R: slice(0, 1)},
+    "the class token leaks into the mean": {"pick": lambda T, R: [0, *range(1 + R, T)]},
 }) | {
     "that is the sum, not the mean": lambda x, R: x[:, 1 + R :].sum(dim=1),
     "divided by the number of all tokens instead of that of the patches":
         lambda x, R: x[:, 1 + R :].sum(dim=1) / x.shape[1],
+    "the registers are left out of the sum, but still counted":
+        lambda x, R: x[:, 1 + R :].sum(dim=1) / (x.shape[1] - 1),
+    "the class token is left out of the sum, but still counted":
+        lambda x, R: x[:, 1 + R :].sum(dim=1) / (x.shape[1] - R),
     "that is the mean over images, but each image has its own":
         lambda x, R: x[:, 1 + R :].mean(dim=(0, 1)).expand(len(x), -1),
 }  # fmt: skip
@@ -188,11 +220,34 @@ POOL_MISTAKES: dict[str, Function] = variants(pooled, {
         {"weigh": lambda scores: (scores == scores.amax(dim=1, keepdim=True)).to(scores)},
     "the scores are not divided by the square root of D": {"divide": lambda D: 1},
     "the scores are divided by D instead of its square root": {"divide": lambda D: D},
+    "the scores are multiplied by the square root of D instead of divided":
+        {"divide": lambda D: D**-0.5},
+    "the softmax runs over all images at once, but it should run over the tokens of each image":
+        {"weigh": lambda scores: scores.flatten().softmax(dim=0).view_as(scores)},
+    "the weights do not sum to 1: divide the exponentials by their sum": {"weigh": torch.exp},
     "the query is compared with the tokens themselves: multiply them by w_k first":
         {"keys": lambda x, w_k: x},
     "averages the tokens themselves: multiply them by w_v first": {"values": lambda x, w_v: x},
 }) | {
     "keys and values are swapped": lambda x, query, w_k, w_v: pooled(x, query, w_v, w_k),
+    "w_k acts transposed: multiply the tokens by it from the right, x @ w_k":
+        lambda x, query, w_k, w_v: pooled(x, query, w_k.T, w_v),
+    "w_v acts transposed: multiply the tokens by it from the right, x @ w_v":
+        lambda x, query, w_k, w_v: pooled(x, query, w_k, w_v.T),
+    "divides by the square root of D after the softmax, but it belongs before":
+        lambda x, query, w_k, w_v: (
+            pooled(x, query, w_k, w_v, divide=lambda D: 1) / x.shape[2] ** 0.5
+        ),
+    "divides by the square root of the number of tokens instead of that of D":
+        lambda x, query, w_k, w_v: pooled(x, query, w_k, w_v, divide=lambda D: x.shape[1] ** 0.5),
+    "the values are made by w_k, too: use w_v":
+        lambda x, query, w_k, w_v: pooled(x, query, w_k, w_k),
+    "the keys are made by w_v, too: use w_k":
+        lambda x, query, w_k, w_v: pooled(x, query, w_v, w_v),
+    "that is self-attention and a mean, but there is only one query, which is given":
+        lambda x, query, w_k, w_v: (
+            F.scaled_dot_product_attention(x, x @ w_k, x @ w_v).mean(dim=1)
+        ),
     "multiplies by the transposed matrices": lambda x, query, w_k, w_v: (
         pooled(x, query, w_k.T, w_v.T)
     ),
@@ -253,7 +308,10 @@ GATE_WIDTH = Exercise(
     wording=Wording(
         when="for an MLP of hidden width {}".format,
         says="gives {got} for an MLP of hidden width {0}; it should give {right}: {message}",
-        unknown="the gated MLP has three matrices, the MLP two",
+        unknown=lambda got, right, hidden: (
+            f"three matrices of this width have {3 * got:,} D weights, the MLP's two "
+            f"have {2 * hidden:,} D"
+        ),
         kind="a whole number",
         depends="the MLP's hidden width",
     ),

@@ -2,10 +2,12 @@
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from vit_helpers.checks.engine.compare import same
 from vit_helpers.checks.engine.exercise import Case, Exercise, Outcome, Wording, fixed, forms
 from vit_helpers.checks.engine.report import Function, reject_if, variants
 
@@ -32,6 +34,13 @@ def turned(
     head, body, tail = x[..., :start, :], x[..., start : start + N, :], x[..., start + N :, :]
     pairs = join(*turn(*split(body), angles.cos(), angles.sin()))
     return torch.cat([head, pairs, tail], dim=-2)
+
+
+def turned_whole(x: Tensor, angles: Tensor) -> Tensor:
+    """Turn as libraries do, with an angle for each of the d numbers: (..., T, d), (N, d)"""
+    prefix, patches = x[..., : -len(angles), :], x[..., -len(angles) :, :]
+    a, b = patches.chunk(2, dim=-1)
+    return torch.cat([prefix, patches * angles.cos() + torch.cat([-b, a], -1) * angles.sin()], -2)
 
 
 def neighbors(x: Tensor) -> tuple[Tensor, Tensor]:
@@ -65,6 +74,8 @@ ROTATE_MISTAKES: dict[str, Function] = variants(turned, {
     "both signs are minus, but the second number is a sin + b cos":
         {"turn": lambda a, b, c, s: (a * c - b * s, a * s - b * c)},
     "sine and cosine are swapped": {"turn": lambda a, b, c, s: (a * s - b * c, a * c + b * s)},
+    "the two numbers of a pair have changed places: a cos - b sin comes first":
+        {"turn": lambda a, b, c, s: (a * s + b * c, a * c - b * s)},
     "the second number of a pair is computed from the turned first one; "
     "keep the old one until both are done":
         {"turn": lambda a, b, c, s: (a * c - b * s, (a * c - b * s) * s + b * c)},
@@ -82,6 +93,14 @@ ROTATE_MISTAKES: dict[str, Function] = variants(turned, {
     "the tokens before the patches have moved behind them": lambda x, angles: (
         turned(x, angles).roll(len(angles) - x.shape[-2], dims=-2)
     ),
+    "the tokens before the patches have become 0: leave them as they are": lambda x, angles: (
+        torch.cat([0 * x[..., : -len(angles), :], turned(x[..., -len(angles) :, :], angles)], -2)
+    ),
+    "the angles are treated as degrees, but they are radians, as cos and sin need them":
+        lambda x, angles: turned(x, angles.deg2rad()),
+    "nothing is turned": lambda x, angles: x.clone(),
+    "angle i is repeated for neighbors, but it belongs to the numbers i and i + d/2":
+        lambda x, angles: turned_whole(x, angles.repeat_interleave(2, dim=1)),
 }  # fmt: skip
 ROTATE = Exercise(
     name="rotate",
@@ -91,8 +110,10 @@ ROTATE = Exercise(
         unknown="the shape is right, but the numbers are not: pair (a, b) becomes "
         "(a cos - b sin, a sin + b cos)",
         hints={
-            "must match the size": "There are fewer angles than tokens: the class token and "
-            "registers come first, and have none"
+            "at non-singleton dimension 2": "Turn the last len(angles) tokens: the class token "
+            "and registers, if there are any, come before them and have no angle",
+            "at non-singleton dimension 3": "Each pair has one angle: cut the last axis, the d "
+            "numbers of a head, into two halves",
         },
     ),
     ideas={
@@ -166,6 +187,16 @@ def observe_angles(answer: Function, grid: Grid, head_dim: int) -> dict[str, Ten
     return {"": got.float()}
 
 
+def one_half(got: Any, right: Tensor, grid: Grid, head_dim: int) -> str | None:
+    """Say which half of the angles is wrong, if the other one is right."""
+    if not isinstance(got, Tensor):
+        return None
+    for name, other, half in (("row", "column", 1), ("column", "row", 0)):
+        if same(got.chunk(2, dim=1)[1 - half], right.chunk(2, dim=1)[1 - half]):
+            return f"the angles of the {name} are right, but those of the {other} are not"
+    return None
+
+
 ANGLES_MISTAKES: dict[str, Function] = variants(angles_of, {
     "counts rows and columns 0, 1, 2, ..., but places go from -1 to 1 on each axis, "
     "whatever the grid":
@@ -176,6 +207,16 @@ ANGLES_MISTAKES: dict[str, Function] = variants(angles_of, {
         {"place": lambda n, other: (torch.arange(n, dtype=torch.float64) + 0.5) / n},
     "takes the left or upper edge of each patch instead of its center":
         {"place": lambda n, other: 2 * torch.arange(n, dtype=torch.float64) / n - 1},
+    "takes the right or lower edge of each patch instead of its center":
+        {"place": lambda n, other: 2 * torch.arange(1, n + 1, dtype=torch.float64) / n - 1},
+    "places go from 0 to 2: subtract 1":
+        {"place": lambda n, other: centers(n, other) + 1},
+    "places go from -1 to 0: multiply by 2 before 1 is subtracted":
+        {"place": lambda n, other: (centers(n, other) - 1) / 2},
+    "only 0.5 is divided by the number of patches: a pair of parentheses is missing":
+        {"place": lambda n, other: 2 * torch.arange(n, dtype=torch.float64) + 0.5 / n - 1},
+    "divides by n - 1, but each axis has n patches":
+        {"place": lambda n, other: 2 * (torch.arange(n, dtype=torch.float64) + 0.5) / (n - 1) - 1},
     "rows and columns are divided by the same number, but each axis goes from -1 to 1":
         {"place": lambda n, other: centers(n, other) * n / max(n, other)},
     "rows are divided by the number of columns, and columns by that of rows: "
@@ -188,6 +229,11 @@ ANGLES_MISTAKES: dict[str, Function] = variants(angles_of, {
     "the frequencies rise, but they should fall: divide by the power of theta": {"sign": 1},
     "the exponents are 2i/d, but each axis has only d/4 frequencies, so they are 4i/d":
         {"power": lambda d: exponents(d) / 2},
+    "the exponents are i/d, but the last one has to be 1 - 4/d, so they are 4i/d":
+        {"power": lambda d: exponents(d) / 4},
+    "i begins at 1, but it should begin at 0, where the frequency is 2 pi":
+        {"power": lambda d: exponents(d) + 4 / d},
+    "360 instead of 2 pi: angles are radians, as cos and sin need them": {"circle": 360.0},
     "the last exponent is 1, but it should be 1 - 4/d":
         {"power": lambda d: torch.linspace(0, 1, d // 4, dtype=torch.float64)},
 }) | {
@@ -210,6 +256,12 @@ ANGLES_MISTAKES: dict[str, Function] = variants(angles_of, {
         lambda grid, head_dim: torch.nn.functional.pad(angles_of(grid, head_dim), (0, 0, 1, 0)),
     "flatten the grid: (N, d/2)":
         lambda grid, head_dim: angles_of(grid, head_dim).unflatten(0, grid),
+    "gives cosines: return the angles themselves":
+        lambda grid, head_dim: angles_of(grid, head_dim).cos(),
+    "gives d/4 angles a patch, but row and column have d/4 each: put them side by side":
+        lambda grid, head_dim: angles_of(grid, head_dim).unflatten(1, (2, -1)).sum(1),
+    "flatten the angles of row and column: (N, d/2)":
+        lambda grid, head_dim: angles_of(grid, head_dim).unflatten(1, (2, -1)),
     "adds up the angles of row and column, but each has half of the pairs":
         lambda grid, head_dim: (
             angles_of(grid, head_dim).unflatten(1, (2, -1)).sum(1).repeat(1, 2)
@@ -222,7 +274,9 @@ ANGLES = Exercise(
     wording=Wording(
         when="for grid {} and heads of width {}".format,
         says="{message}",
-        unknown="gives the wrong numbers",
+        odd=one_half,
+        unknown="gives the wrong numbers: an angle is a place from -1 to 1, times 2 pi, "
+        "divided by 100 to the power of 4i/d",
     ),
     ideas={
         "gives (N, d/2) fixed angles": [forms],

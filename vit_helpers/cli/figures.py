@@ -176,7 +176,7 @@ def draw_beside(image: Tensor, title: str, maps: Mapping[str, Tensor], label: st
 def draw_look(
     image: Tensor,
     components: Tensor,
-    attention: Tensor,
+    attention: tuple[str, Tensor],
     similarity: Tensor,
     patch: tuple[int, int],
     block: int,
@@ -185,17 +185,18 @@ def draw_look(
 
     image     : (C, H, W), from 0 to 1
     components: (rows, columns, 3) of the tokens after a block, see `principal_components`
-    attention : (rows, columns) of the class token
+    attention : whose, and the weights (rows, columns)
     similarity: (rows, columns), cosines with the token of a patch, (row, column)
     """
-    rows, columns = attention.shape
+    queries, weights = attention
+    rows, columns = weights.shape
     fig, axes = style.new_figure(11, 11 * rows / columns + 0.6, nrows=2, ncols=2)
     low, high = components.flatten(0, 1).quantile(torch.tensor([0.01, 0.99]), dim=0)
     colors = ((components - low) / (high - low).clamp(min=1e-12)).permute(2, 0, 1)
     panels = {
         "What the model sees": image,
         f"Three components of the tokens after block {block}": colors,
-        "Attention of the class token, last block": attention[None] / attention.quantile(0.99),
+        f"Attention of {queries}, last block": weights[None] / weights.quantile(0.99),
         "Similarity to the patch with the cross": similarity[None],
     }
     for ax, (title, panel) in zip(axes.flat, panels.items(), strict=True):

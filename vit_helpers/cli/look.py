@@ -13,7 +13,12 @@ from vit_helpers.cli.figures import draw_look
 from vit_helpers.cli.outputs import check_figure, print_warnings, save_figure
 from vit_helpers.cli.threads import use_threads
 from vit_helpers.data.images import open_picture
-from vit_helpers.inspection import principal_components, token_layers
+from vit_helpers.inspection import (
+    principal_components,
+    readout_map,
+    reads_class_token,
+    token_layers,
+)
 from vit_helpers.pretrained import Pretrained, load_pretrained
 from vit_helpers.pretrained.finetune import transfer_weights
 
@@ -45,11 +50,11 @@ def run(args: Namespace) -> None:
         attention = model.attention_weights(image)[-1].mean(dim=1)[0]  # (T, T)
     tokens = tokens[:, prefix:]
     unit = F.normalize(tokens[0] - tokens[0].mean(dim=0), dim=1)
-    query = attention[0] if model.config.class_token else attention.mean(dim=0)
+    queries = "the class token" if reads_class_token(model.config) else "all patches"
     figure = draw_look(
         seen,
         principal_components(tokens)[0].unflatten(0, grid),
-        query[prefix:].unflatten(0, grid),
+        (queries, readout_map(attention, model.config)),
         (unit @ unit[patch[0] * columns + patch[1]]).unflatten(0, grid),
         patch,
         block,

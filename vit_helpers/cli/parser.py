@@ -241,11 +241,11 @@ def add_predict(parser: ArgumentParser) -> None:
 
     For one image, prints the most probable classes, and saves a figure: the image as the model
     receives it, the attention of the class token in the last block (the mean of its heads), and the
-    attention through all blocks (attention rollout); for a model without a class token, both are
-    means over all patches. For several images, or folders of them, prints a line per image; --csv
-    stores the probabilities of all classes. With some weights, such as ours:photos, it marks images
-    that are unusually far from every class. This is only a hint: it misses many unsuitable images,
-    and marks 5% of suitable ones.
+    attention through all blocks (attention rollout); if the head of the model reads no class token,
+    both are means over all patches. For several images, or folders of them, prints a line per
+    image; --csv stores the probabilities of all classes. With some weights, such as ours:photos, it
+    marks images that are unusually far from every class. This is only a hint: it misses many
+    unsuitable images, and marks 5% of suitable ones.
 
     Earlier results of this command are replaced; other files are not.
 
@@ -435,8 +435,9 @@ def add_look(parser: ArgumentParser) -> None:
 
     It shows the photo as the model receives it; the first three principal components of its tokens
     as red, green and blue, so that patches whose tokens are alike have the same color (which color
-    is arbitrary); the attention of the class token in the last block, the mean of its heads; and
-    how similar each token is to that of one patch, which a cross marks.
+    is arbitrary); the attention of the class token in the last block, the mean of its heads, or
+    that of all patches, if the head of the model reads no class token; and how similar each token
+    is to that of one patch, which a cross marks.
 
     Models that were trained without labels show most, as DINOv2 and DINOv3 do. Examples:
 

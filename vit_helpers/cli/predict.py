@@ -25,7 +25,7 @@ from vit_helpers.cli.predictions import (
 )
 from vit_helpers.cli.threads import use_threads
 from vit_helpers.data.images import open_picture
-from vit_helpers.inspection import rollout
+from vit_helpers.inspection import readout_map, rollout
 from vit_helpers.pretrained import Pretrained, load_pretrained
 from vit_helpers.pretrained.calibration import load_familiarity
 
@@ -93,11 +93,8 @@ def predict_one(pretrained: Pretrained, picture: Image, top: int, figure: Path) 
     framed, model = pretrained.preprocess.frame(picture), pretrained.model
     image = pretrained.preprocess.normalize(framed)
     weights = model.attention_weights(image[None])
-    maps = {}
     attention = {"last block, mean of heads": weights[-1].mean(dim=1)[0]}
     attention["rollout"] = rollout(weights)[0]
-    for name, matrix in attention.items():  # without a class token: the mean over all patches
-        row = matrix[0] if model.config.class_token else matrix.mean(dim=0)
-        maps[name] = row[model.config.num_prefix_tokens :].unflatten(0, model.config.grid)
+    maps = {name: readout_map(matrix, model.config) for name, matrix in attention.items()}
     save_figure(draw_beside(framed, "what the model sees", maps, "attention weight"), figure)
     print(f"attention: {figure}")

@@ -5,6 +5,8 @@ from vit_helpers.inspection.attention_maps import (
     attention_map,
     entropy,
     prefix_tokens,
+    readout_map,
+    reads_class_token,
 )
 from vit_helpers.inspection.deletion import cover_largest, survival
 from vit_helpers.inspection.features import (
@@ -40,6 +42,8 @@ __all__ = [
     "position_similarity",
     "prefix_tokens",
     "principal_components",
+    "readout_map",
+    "reads_class_token",
     "rollout",
     "survival",
     "token_layers",

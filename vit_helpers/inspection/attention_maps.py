@@ -9,6 +9,8 @@ import math
 import torch
 from torch import Tensor
 
+from vit_helpers.vit import ViTConfig
+
 
 def attention_map(
     weights: Tensor,
@@ -37,6 +39,22 @@ def attention_map(
         raise ValueError(f"no patch ({row}, {col}) in a grid of {rows} x {cols}")
     token = 0 if query is None else extra + row * cols + col
     return weights[..., token, extra:].unflatten(-1, grid)
+
+
+def readout_map(weights: Tensor, config: ViTConfig) -> Tensor:
+    """The map of what the head reads: of the class token, or else the mean of all patches.
+
+    weights: (..., T, T), of one layer or of a rollout;  config: of the model that they are of
+    returns: (..., rows, cols), without the weights on a class token and registers
+    """
+    extra = config.num_prefix_tokens
+    queries = weights[..., :1, :] if reads_class_token(config) else weights[..., extra:, :]
+    return queries.mean(dim=-2)[..., extra:].unflatten(-1, config.grid)
+
+
+def reads_class_token(config: ViTConfig) -> bool:
+    """Whether a head reads the class token, and neither the mean nor attention over all tokens."""
+    return config.class_token and config.pool in ("cls", "none")
 
 
 def prefix_tokens(T: int, grid: tuple[int, int], registers: int = 0) -> int:

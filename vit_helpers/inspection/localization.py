@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from vit_helpers.data.splits import Split, Transform
-from vit_helpers.inspection.attention_maps import attention_map
+from vit_helpers.inspection.attention_maps import readout_map
 from vit_helpers.inspection.features import occlusion
 from vit_helpers.inspection.rollout import attention_gradients, gradient_rollout, rollout
 from vit_helpers.vit import ViT, eval_mode
@@ -24,9 +24,8 @@ Method = Callable[[ViT, Tensor, Tensor], Tensor]
 def attention_method(
     model: ViT, images: Tensor, classes: Tensor, combine: Callable[[list[Tensor]], Tensor]
 ) -> Tensor:
-    """The map of the class token, once the attention of all layers is combined to (B, T, T)."""
-    weights = combine(model.attention_weights(images))
-    return attention_map(weights, model.config.grid, registers=model.config.reg_tokens)
+    """The map of what the head reads, once the attention of all layers is combined to (B, T, T)."""
+    return readout_map(combine(model.attention_weights(images)), model.config)
 
 
 def center_map(model: ViT, images: Tensor, classes: Tensor) -> Tensor:
@@ -77,10 +76,8 @@ METHODS: dict[str, Method] = {
         attention_method, combine=lambda layers: layers[-1].mean(dim=1)
     ),
     "rollout": partial(attention_method, combine=rollout),
-    "gradient rollout": lambda model, images, classes: attention_map(
-        gradient_rollout(*attention_gradients(model, images, classes)),
-        model.config.grid,
-        registers=model.config.reg_tokens,
+    "gradient rollout": lambda model, images, classes: readout_map(
+        gradient_rollout(*attention_gradients(model, images, classes)), model.config
     ),
     "occlusion": occlusion,
 }

@@ -14,14 +14,14 @@ from vit_helpers._validate import check_choice, to_2tuple
 from vit_helpers.data import load
 from vit_helpers.inspection import attention_map
 from vit_helpers.live.ink import reduce_ink
-from vit_helpers.live.page import bundle
+from vit_helpers.live.page import HERE, bundle
 from vit_helpers.live.picker import ROOF, draw_roof, picker_data, tell_patch
 from vit_helpers.plots import attention_steps, explorer, style
 from vit_helpers.pretrained import load_pretrained
 from vit_helpers.pretrained.sources import find_file
 from vit_helpers.results.photo_features import read_photo_features
 
-STYLE = Path(__file__).with_name("widget.css")
+STYLES = ("photo.css", "widget.css")
 VIEW = "application/vnd.jupyter.widget-view+json"
 WEIGHTS = {"draw": "ours:drawn", "attend": "", "pick": "", "explore": "ours:scattered"}
 
@@ -94,7 +94,8 @@ class Explorer:
         weights = model.attention_weights(preprocess.normalize(self.images))
 
         def maps(block: int, query: explorer.Query) -> Tensor:
-            return attention_map(weights[block], model.config.grid, query)
+            registers = model.config.reg_tokens
+            return attention_map(weights[block], model.config.grid, query, registers)
 
         last = len(weights) - 1
         figure = explorer.draw_choice(self.images, maps, model.config.patch_size, block=last)
@@ -122,7 +123,7 @@ class Explorer:
 
         fields = {
             "_esm": bundle("widget.js") + "\nexport default { render };\n",
-            "_css": STYLE.read_text(encoding="utf-8"),
+            "_css": read_styles(),
         }
         return type("Part", (AnyWidget,), fields | {"data": Dict().tag(sync=True)})(
             data=self.data()
@@ -130,8 +131,12 @@ class Explorer:
 
     def html(self) -> str:
         """The same part for a page without a kernel, as in the book: element, style and script."""
-        style = STYLE.read_text(encoding="utf-8")
         data = json.dumps(self.data()).replace("</", "<\\/")
         code = bundle("widget.js") + f'\nmount(document.getElementById("vit-{self.part}"), {data});'
         script = f'<script type="module">\n{code}\n</script>'
-        return f'<div id="vit-{self.part}"></div>\n<style>{style}</style>\n{script}'
+        return f'<div id="vit-{self.part}"></div>\n<style>{read_styles()}</style>\n{script}'
+
+
+def read_styles() -> str:
+    """The styles of all parts"""
+    return "\n".join((HERE / name).read_text(encoding="utf-8") for name in STYLES)

@@ -1,12 +1,19 @@
 /** The page: what a visitor draws goes through the model, and every stage shows the numbers of that forward pass. */
+import { makeHead, showHead } from "./attention.js";
+import { makeClassroom } from "./classroom.js";
+import { makeDemo } from "./demo.js";
 import { EmptyInkError, boundingBox, reduceInk } from "./ink.js";
+import { makeMarks, showMarks } from "./marks.js";
 import { drawCropped } from "./panels.js";
 import { SAMPLES, makePen } from "./pen.js";
+import { makePhotos } from "./photos.js";
+import { makeSnapshots } from "./snapshot.js";
 import {
-  makeBlocks, makeOdds, makePatches, makePixelReader, makeResult, makeScores, makeTokens, nameHeads, percent, showBlocks,
-  showOdds, showPatches, showPixels, showResult, showScores, showTokens,
+  makeBlocks, makeOdds, makePatches, makePixelReader, makeResult, makeTokens, nameHeads, percent, showBlocks,
+  showOdds, showPatches, showPixels, showResult, showTokens,
 } from "./stages.js";
 import { model, vit } from "./start.js";
+import { makeStrip } from "./strip.js";
 import { makeTour } from "./tour.js";
 import { SWITCHES, forward } from "./vit.js";
 
@@ -19,12 +26,13 @@ const calm = matchMedia("(prefers-reduced-motion: reduce)");
 const times = []; // milliseconds of the latest forward passes
 
 /**
- * What the page knows.  token: the selected one; hovered: the one under the pointer; source: who drew; still: nothing has
- * changed for a moment; seen: the numbers of the forward pass
+ * What the page knows.  token: the selected one; hovered: the one under the pointer, which is looked at; pointed: the one
+ * that the pointer marks everywhere, and whose score is open; key: whose score stays open (null for the one with the most
+ * weight); source: who drew; still: nothing has changed for a moment; seen: the numbers of the forward pass
  */
 const state = {
-  token: 0, hovered: null, patch: null, block: 0, head: 0, source: "sample", empty: true, box: null, pixels: null,
-  seen: null, still: true, sample: 3,
+  token: 0, hovered: null, pointed: null, patch: null, block: 0, head: 0, source: "sample", empty: true, box: null, pixels: null,
+  seen: null, still: true, sample: 3, key: null,
 };
 
 // From the drawing to numbers
@@ -34,7 +42,6 @@ let waiting = false;
 /** Read the drawing before the next picture, however many points arrived until then. */
 function readSoon(source) {
   Object.assign(state, { source, still: false });
-  $("example").textContent = pen.isExample() ? "what you see is an example" : "";
   if (waiting) return;
   waiting = true;
   requestAnimationFrame(() => {
@@ -44,6 +51,7 @@ function readSoon(source) {
 }
 
 function readDrawing() {
+  $("example").textContent = pen.isExample() ? "what you see is an example" : "";
   const { ink, width, height } = pen.read();
   try {
     state.pixels = reduceInk(ink, width, height, config.image_size);
@@ -71,11 +79,11 @@ function viewNow() {
   const token = state.hovered ?? state.token;
   const inks = state.seen.patches.map((patch) => patch.reduce((sum, value) => sum + value, 0));
   const patch = token ? token - 1 : state.patch ?? inks.indexOf(Math.max(...inks));
-  return { token, patch, block: state.block, head: state.head, switches: vit.switches };
+  const { block, head } = state, key = state.pointed ?? state.key;
+  return { token, patch, pointed: key, key, keptKey: state.key, block, head, switches: vit.switches };
 }
 
 function showAll() {
-  showPixels(state.pixels, config.image_size);
   drawCropped($("cropped"), $("canvas"), state.box);
   showAnswer();
   showResult(state.seen, config.class_names);
@@ -85,10 +93,14 @@ function showAll() {
 /** What depends on the token that is looked at */
 function showView() {
   const view = viewNow(), weights = view.switches.untrained ? model.untrained : model.weights;
+  showPixels(state.pixels, config.image_size);
   showPatches(state.seen, view);
   showTokens(state.seen, view, state.token, weights.token_embed.pos_embed);
-  showScores(state.seen, view);
+  showHead(state.seen, view);
   showBlocks(state.seen, view);
+  showMarks(state.seen, view, config);
+  strip.show(state.seen, view, { weights, empty: state.empty });
+  classroom.show(state.seen, view);
   settle();
   tour.check();
 }
@@ -131,23 +143,35 @@ function announce(sentence) {
 
 // What a visitor can do
 
+/** Change what is selected, and show it in every part of the page.  changes: token, hovered, pointed, block, head, key */
+function select(changes) {
+  if (["token", "block", "head"].some((name) => name in changes)) state.key = null;
+  Object.assign(state, changes);
+  if (changes.token) state.patch = changes.token - 1;
+  if (state.seen) showView();
+}
+
 function look(token) {
-  if (token === state.hovered) return;
-  state.hovered = token;
-  showView();
+  if (token !== state.hovered) select({ hovered: token });
+}
+
+/** Mark a token everywhere, or none: null. */
+function point(token) {
+  if (token !== state.pointed) select({ pointed: token });
 }
 
 function pick(token) {
-  state.token = token;
-  state.hovered = null;
-  if (token) state.patch = token - 1;
-  showView();
+  select({ token, hovered: null });
 }
 
 /** Show head h of block l in detail. */
 function choose(l, h) {
-  Object.assign(state, { block: l, head: h });
-  showView();
+  select({ block: l, head: h });
+}
+
+/** Open the score of a key, null for the one with the most weight; the same key again: null */
+function pickKey(key) {
+  select({ key: key === state.key ? null : key });
 }
 
 function toggleHead(l, h) {
@@ -162,9 +186,10 @@ function restore() {
 }
 
 /** n: a digit, or 10 for a scribble */
-function drawSample(n, example = false) {
+function drawSample(n) {
+  demo.stop();
   state.sample = n;
-  pen.show(SAMPLES[n], { example, slowly: !example && !calm.matches });
+  pen.show(SAMPLES[n], { slowly: !calm.matches });
 }
 
 /** The page follows the switches, whoever sets them: a click, the tour or `window.vit.set`. */
@@ -215,16 +240,23 @@ function fillNumbers() {
 }
 
 const pen = makePen($("canvas"), $("cursor"), readSoon, announce);
-const tour = makeTour({ state, vit, model, pick, choose, restore, drawSample });
+const snapshots = makeSnapshots({ state, vit, pen, pick, choose, readDrawing });
+const strip = makeStrip(config, { ink: $("canvas"), select, point });
+const demo = makeDemo({ pen, strokes: SAMPLES[state.sample], read: readDrawing, calm: calm.matches });
+const tour = makeTour({ state, vit, model, pick, choose, drawSample, ...snapshots });
+const classroom = makeClassroom(config, { select, toggleHead, tour, redraw: strip.redraw });
 fillNumbers();
 makeOdds(config.class_names);
 makePixelReader(config.image_size, () => state.pixels);
 makePatches(cols, config.patch_size, look, pick);
 makeTokens(config.num_tokens, look, pick);
-makeScores(config.num_tokens, config, choose, pick);
+makeHead(config.num_tokens, config, { choose, pick, pickKey, lookAtKey: point });
 makeBlocks(config, toggleHead);
 makeResult(config);
+makeMarks(config, { point, pick, seen: () => state.seen, switches: () => vit.switches });
 makeControls();
+makePhotos();
 vit.onSet(showSwitches);
 showSwitches(vit.switches);
-drawSample(3, true);
+window.stopDemo = demo.stop; // the whole example, now
+demo.start();

@@ -1,24 +1,31 @@
-"""The live page as one HTML file that needs nothing else: style, scripts and weights are inside."""
+"""The live page as one HTML file that needs nothing else: styles, scripts and data are inside."""
 
+import json
 import re
 import tomllib
 from base64 import b64encode
 from pathlib import Path
 
+from vit_helpers.live.photos import photos_data
+
 HERE = Path(__file__).parent
 WEIGHTS = HERE.parent / "weights" / "drawn.safetensors"
 SLOTS = {  # what page.html refers to, and what takes its place
-    '<link rel="stylesheet" href="page.css">': "<style>\n{}</style>",
     '<script id="weights" type="text/plain"></script>': (
         '<script id="weights" type="text/plain">{}</script>'
     ),
+    '<script id="photo-data" type="application/json"></script>': (
+        '<script id="photo-data" type="application/json">{}</script>'
+    ),
     '<script type="module" src="page.js"></script>': '<script type="module">\n{}</script>',
 }
+STYLE = re.compile(r'<link rel="stylesheet" href="([\w-]+\.css)">')
+DECLARED = re.compile(r"^(?:async )?(?:function|const|let|class) (\w+)", re.M)  # at the top level
 IMPORT = re.compile(r'^import (?:\{\s*\w+(?:,\s*\w+)*,?\s*\} from )?"\./([\w-]+\.js)";\n', re.M)
 
 
 def live_page(weights: Path = WEIGHTS, address: str | None = None) -> str:
-    """The page that draws, reads and explains a digit: the text of one HTML file.
+    """The page that reads a drawn digit and compares patches of photos: the text of one HTML file.
 
     weights: a file of `save_weights`, of a ViT for square gray images
     address: of the public repository, for links to the notebooks; by default `home()`, and with ""
@@ -26,13 +33,14 @@ def live_page(weights: Path = WEIGHTS, address: str | None = None) -> str:
     raises : FileNotFoundError without that file; ValueError if page.html or a script cannot be
              inlined
     """
-    style = (HERE / "page.css").read_text(encoding="utf-8")
-    contents = (style, b64encode(weights.read_bytes()).decode(), bundle("page.js"))
+    data = json.dumps(photos_data(), separators=(",", ":")).replace("</", "<\\/")
+    contents = (b64encode(weights.read_bytes()).decode(), data, bundle("page.js"))
     page = (HERE / "page.html").read_text(encoding="utf-8")
     for (reference, slot), content in zip(SLOTS.items(), contents, strict=True):
         if page.count(reference) != 1:
             raise ValueError(f"page.html must contain {reference} exactly once")
         page = page.replace(reference, slot.replace("{}", content))
+    page = STYLE.sub(lambda link: f"<style>\n{(HERE / link[1]).read_text('utf-8')}</style>", page)
     where = home() if address is None else address
     if not where:
         return page
@@ -57,9 +65,15 @@ def bundle(entry: str) -> str:
     Each module must import names in braces from files beside it, without renaming them, and no two
     of them may use the same name at the top level. An `export default` stays, since the notebooks'
     widget needs it.
-    raises: ValueError for another import or export
+    raises: ValueError for another import or export, and for a name that two modules use
     """
-    return "\n".join(module_body(name) for name in import_order(entry))
+    bodies = {name: module_body(name) for name in import_order(entry)}
+    users: dict[str, str] = {}
+    for module, body in bodies.items():
+        for name in DECLARED.findall(body):
+            if (other := users.setdefault(name, module)) != module:
+                raise ValueError(f"{other} and {module} both declare {name}: rename one")
+    return "\n".join(bodies.values())
 
 
 def import_order(entry: str) -> list[str]:

@@ -35,6 +35,28 @@ export function drawBars(svg, numbers, limit) {
   svg.lastChild.setAttribute("d", path);
 }
 
+/**
+ * One bar per span [from, to], each in its own column: red (`up`) if it goes up, blue (`down`) if it goes down.
+ * @param {number[][]} spans
+ * @param {number} low, high: the numbers at the bottom and at the top
+ * @param {number} lead if above 0, a line leads from the end of each bar to the next one, which begins there, so that they are
+ *   seen to add up, and goes on for so many columns after the last one
+ */
+export function drawSteps(svg, spans, low, high, lead = 0) {
+  const n = spans.length, y = (number) => ((high - number) / (high - low || 1)).toFixed(5);
+  if (!svg.firstChild) {
+    svg.append(...["up", "down", "links", "zero"].map((name) => el("path", { class: name, "vector-effect": "non-scaling-stroke" })));
+    for (const [name, value] of Object.entries({ preserveAspectRatio: "none", "aria-hidden": "true" })) svg.setAttribute(name, value);
+  }
+  const paths = { up: "", down: "", links: "", zero: `M0 ${y(0)}H${n}` };
+  spans.forEach(([from, to], i) => {
+    paths[to < from ? "down" : "up"] += `M${i + 0.12} ${y(from)}V${y(to)}H${i + 0.88}V${y(from)}Z`;
+    if (lead) paths.links += `M${i + 0.88} ${y(to)}H${i + 1 < n ? i + 1.12 : n + lead}`;
+  });
+  svg.setAttribute("viewBox", `0 0 ${n} 1`);
+  for (const path of svg.children) path.setAttribute("d", paths[path.classList[0]]);
+}
+
 /** The smallest of 1, 1.5, 2, 3, 4, 5, 6, 8, and these times 10, 100 ... or a tenth, that is not below any number's size */
 export function niceLimit(...lists) {
   let most = 1e-9;
@@ -81,6 +103,40 @@ export function drawCropped(canvas, source, box) {
   context.lineWidth = 2;
   context.strokeStyle = QUERY_COLOR;
   context.strokeRect(left, top, side, side);
+}
+
+// matplotlib's RdBu_r in eleven steps, the colors of numbers with a sign in the notebooks
+const SIGNED_COLORS = [
+  "#053061", "#2065ab", "#4393c3", "#90c4dd", "#d1e5f0", "#f7f6f6", "#fddbc7", "#f3a481", "#d6604d", "#b1182b", "#67001f",
+].map((color) => [1, 3, 5].map((at) => parseInt(color.slice(at, at + 2), 16)));
+
+/** The color of a number from -1 (blue) to 1 (red) */
+function redOrBlue(number) {
+  const at = (Math.max(-1, Math.min(1, number)) + 1) * 5, first = Math.min(9, Math.floor(at)), part = at - first;
+  return `rgb(${SIGNED_COLORS[first].map((from, i) => Math.round(from + (SIGNED_COLORS[first + 1][i] - from) * part)).join()})`;
+}
+
+/**
+ * Vectors as rows of colors above each other, each as high as its weight.
+ * @param {Float64Array[]} vectors [T][d]
+ * @param {Float64Array} weights [T]
+ * @param {number} limit the number with the strongest red
+ * @param {number} whole the sum of weights that fills the canvas
+ * @param {number} chosen the row with a frame
+ */
+export function drawLanes(canvas, vectors, weights, limit, whole, chosen) {
+  const context = canvas.getContext("2d"), height = canvas.height / whole, width = canvas.width / vectors[0].length;
+  context.clearRect(0, 0, canvas.width, canvas.height);
+  let y = 0;
+  const tops = vectors.map((vector, t) => {
+    vector.forEach((number, i) => {
+      context.fillStyle = redOrBlue(number / limit);
+      context.fillRect(i * width, y, width, weights[t] * height);
+    });
+    return (y += weights[t] * height) - weights[t] * height;
+  });
+  Object.assign(context, { lineWidth: 2, strokeStyle: `rgb(${WINE})` });
+  context.strokeRect(1, tops[chosen] + 1, canvas.width - 2, Math.max(1, weights[chosen] * height - 2));
 }
 
 export const NUMBER_HEIGHT = 22; // of the number above each patch
@@ -146,7 +202,7 @@ export function drawAttention(canvas, patches, weights, query) {
   if (query) frame(context, x, y, size, size, 4);
 }
 
-function cellOf(canvas, t, cols) {
+export function cellOf(canvas, t, cols) {
   const size = canvas.width / cols, n = t - 1;
   return t ? { x: (n % cols) * size, y: size + MAP_GAP + Math.floor(n / cols) * size, size } : { x: 0, y: 0, size };
 }
@@ -163,7 +219,7 @@ function outline(context, x, y, size) {
   context.strokeRect(x + 0.5, y + 0.5, size - 1, size - 1);
 }
 
-function frame(context, x, y, width, height, line) {
+export function frame(context, x, y, width, height, line) {
   context.lineWidth = line + 3;
   context.strokeStyle = "#fff";
   context.strokeRect(x + line / 2, y + line / 2, width - line, height - line);

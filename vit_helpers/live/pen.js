@@ -1,6 +1,7 @@
 /** The drawing area: mouse, finger, pen and keyboard make strokes, and the strokes make ink. */
 
-const PEN_WIDTH = 0.08; // as a fraction of the drawing area's side
+// The pen, as fractions of the drawing area's side: as wide as a part of the drawing, as the training digits' pens are
+const THINNEST = 0.025, WIDEST = 0.08, PART = 0.105;
 const STEP = 1 / 24; // how far an arrow key moves the cursor; with Shift a quarter of it
 const ARROWS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
 
@@ -29,7 +30,7 @@ export function makePen(canvas, cursor, changed, announce) {
 
   function paint() {
     context.clearRect(0, 0, side, side);
-    Object.assign(context, { lineWidth: PEN_WIDTH * side, lineCap: "round", lineJoin: "round", strokeStyle: "#222" });
+    Object.assign(context, { lineWidth: penWidth(strokes) * side, lineCap: "round", lineJoin: "round", strokeStyle: "#222" });
     for (const stroke of strokes) {
       context.beginPath();
       stroke.forEach(([x, y], i) => { // through the middles between points, which rounds the corners
@@ -79,6 +80,21 @@ export function makePen(canvas, cursor, changed, announce) {
     };
     if (slowly) animation = requestAnimationFrame(next);
     else next(begin);
+  }
+
+  /** @returns {{strokes: number[][][], ghost: boolean}} the drawing, for `load` */
+  function save() {
+    return structuredClone({ strokes, ghost });
+  }
+
+  /** Put a drawing back that was saved, without a word to anyone. */
+  function load(saved) {
+    cancelAnimationFrame(animation);
+    ({ strokes, ghost } = structuredClone(saved));
+    pressed = null; // a pointer that is down draws no longer
+    spot.down = false;
+    showCursor();
+    paint();
   }
 
   function place(event) {
@@ -151,7 +167,16 @@ export function makePen(canvas, cursor, changed, announce) {
     return { ink, width: side, height: side };
   }
 
-  return { clear, show, read, isExample: () => ghost };
+  return { clear, show, save, load, read, isExample: () => ghost };
+}
+
+/** How wide the pen is for these strokes: a small drawing has thin lines, so that its pixels look like a large one's. */
+export function penWidth(strokes) {
+  const points = strokes.flat(), extents = [0, 1].map((axis) => {
+    const places = points.map((point) => point[axis]);
+    return Math.max(...places) - Math.min(...places);
+  });
+  return Math.min(WIDEST, Math.max(THINNEST, PART * Math.max(...extents)));
 }
 
 /** A place in words, in percent of the drawing area */

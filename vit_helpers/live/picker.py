@@ -34,18 +34,25 @@ def picker_data() -> dict[str, Any]:
     """Everything that `showPick` of widget.js draws: the photos, the colors, the first patch.
 
     "photos": for each of the N = 30 x 45 patches "tokens" (N, 96), "q" and "k" (N + 1, 64), rounded
-              to 8 bits, and "picture", a JPEG;  "colors": of cosines from -1 to 1, (256, 3)
+              to 8 bits, and "picture", a JPEG;  the rest as in `view_data`
     """
     return {
         "photos": [
             {"name": name, "picture": encode_photo(name), **encode_features(name)}
             for name in PHOTOS
         ],
+        "block": BLOCK,
+        "strong": STRONG,
+        **view_data(),
+    }
+
+
+def view_data() -> dict[str, Any]:
+    """What every view of the photos needs.  "colors": of cosines from -1 to 1, (256, 3)"""
+    return {
         "grid": GRID,
         "patchSize": PATCH_SIZE,
         "patch": ROOF,
-        "block": BLOCK,
-        "strong": STRONG,
         "colors": colormaps[style.SIGNED](range(256), bytes=True)[:, :3].tolist(),
     }
 

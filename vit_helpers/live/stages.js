@@ -8,8 +8,8 @@ import {
   NUMBER_HEIGHT, drawAttention, drawBars, drawGrid, drawPatches, drawToken, el, makeBars, mapSize, niceLimit, patchPlace,
 } from "./panels.js";
 
-const PATCH_GAP = 10;
-const byId = (id) => document.getElementById(id);
+export const PATCH_GAP = 10;
+export const byId = (id) => document.getElementById(id);
 
 /** 0.938 -> "94%", and never 0% or 100% for what is not exactly that */
 export function percent(part) {
@@ -19,7 +19,7 @@ export function percent(part) {
 }
 
 /** A number with a sign that is as wide as a digit, for columns of numbers */
-function signed(number, digits = 2) {
+export function signed(number, digits = 2) {
   return number.toFixed(digits).replace("-", "−");
 }
 
@@ -142,70 +142,6 @@ export function showTokens(seen, view, picked, positions) {
   byId("token-scale").textContent = `±${limit}`;
 }
 
-// One head
-
-export function makeScores(count, config, choose, pick) {
-  byId("scores").tBodies[0].replaceChildren(...Array.from({ length: count }, (_, t) => {
-    const picture = el("canvas", { width: 24, height: 24, "aria-hidden": "true" });
-    const weight = [el("span", { class: "track" }, el("i")), el("span", { class: "part" })];
-    return el("tr", {}, el("th", { scope: "row" }, el("span", {}, picture, t ? String(t) : "class")),
-      el("td", {}, makeBars("k")), el("td", { class: "number" }), el("td", {}, el("span", { class: "weight" }, ...weight)),
-      el("td", {}, makeBars("v")));
-  }));
-  const numbered = (n) => Array.from({ length: n }, (_, i) => el("option", { value: i }, String(i + 1)));
-  const fill = (select, n) => select.append(...numbered(n));
-  fill(byId("pick-block"), config.depth);
-  fill(byId("pick-head"), config.num_heads);
-  const names = Array.from({ length: count }, (_, t) => el("option", { value: t }, t ? String(t) : "class"));
-  byId("pick-token").append(...names);
-  byId("pick-token").addEventListener("change", () => pick(Number(byId("pick-token").value)));
-  const chosen = () => choose(Number(byId("pick-block").value), Number(byId("pick-head").value));
-  for (const id of ["pick-block", "pick-head"]) byId(id).addEventListener("change", chosen);
-}
-
-export function showScores(seen, view) {
-  const { token, block: l, head: h, switches } = view, [q, k, v] = [seen.q, seen.k, seen.v].map((all) => all[l][h]);
-  const weights = seen.attention[l][h][token], scale = switches.scaling ? 1 / Math.sqrt(q[0].length) : 1;
-  const output = v[0].map((_, i) => v.reduce((sum, row, t) => sum + weights[t] * row[i], 0));
-  const limits = { q: niceLimit(...q), k: niceLimit(...k), v: niceLimit(...v) }, most = Math.max(...weights);
-  drawBars(byId("query-bars"), q[token], limits.q);
-  [...byId("scores").tBodies[0].rows].forEach((row, t) => {
-    drawToken(row.querySelector("canvas"), t ? seen.patches[t - 1] : null);
-    const score = k[t].reduce((sum, number, i) => sum + number * q[token][i], 0) * scale;
-    drawBars(row.cells[1].firstChild, k[t], limits.k);
-    row.cells[2].textContent = signed(score);
-    row.querySelector("i").style.width = `${Math.min(1, weights[t]) * 100}%`;
-    row.querySelector(".part").textContent = percent(weights[t]);
-    drawBars(row.cells[4].firstChild, v[t], limits.v);
-    row.classList.toggle("best", weights[t] === most);
-    row.classList.toggle("query", t === token);
-  });
-  drawBars(byId("output-bars"), output, limits.v);
-  byId("weight-sum").textContent = `${Math.round(weights.reduce((sum, weight) => sum + weight, 0) * 100)}%`;
-  byId("query-of").textContent = `of ${tokenName(token)}`;
-  byId("pick-token").value = token;
-  byId("pick-block").value = l;
-  byId("pick-head").value = h;
-  document.querySelector("#scores .formula").classList.toggle("unscaled", !switches.scaling);
-  showScoresNote(switches, l, h);
-  if (byId("exact").open) showExact({ q: q[token], k: k[token], v: v[token], output });
-}
-
-function showScoresNote(switches, l, h) {
-  const notes = [
-    switches.softmaxAxis === "queries" && "The softmax ran over the queries, so the weights of a row need not sum to 100%.",
-    !switches.scaling && "The scores are not divided, so they are too large and the softmax is too sharp.",
-    switches.heads && !switches.heads[l][h] && "This head is switched off, so its output is replaced by zeros.",
-  ].filter(Boolean);
-  byId("scores-note").textContent = notes.join(" ");
-  byId("scores-note").hidden = !notes.length;
-}
-
-function showExact(vectors) {
-  const line = ([name, numbers]) => `${name} = [${Array.from(numbers, (number) => signed(number, 3)).join(", ")}]`;
-  byId("exact-numbers").textContent = Object.entries(vectors).map(line).join("\n\n");
-}
-
 // Blocks
 
 /** toggle(l, h): switch a head off or on */
@@ -297,7 +233,7 @@ export function showResult(seen, classNames) {
 }
 
 /** look(t) while the pointer is over token t of an element, look(null) when it leaves; touch does not hover. */
-function follow(element, tokenOf, look) {
+export function follow(element, tokenOf, look) {
   let token = null;
   const move = (next) => {
     if (next !== token) look(token = next);

@@ -6,8 +6,10 @@
  */
 import { attention, forward, makeVit } from "./vit.js";
 import { EmptyInkError, reduceInk } from "./ink.js";
+import { buttons, make } from "./make.js";
 import { makePen } from "./pen.js";
-import { attendsTo, readPhoto, similarTo } from "./photo.js";
+import { attendsTo, mostSimilar, readPhoto, similarTo } from "./photo.js";
+import { cosineScale, drawCells, framePatch, framedPhoto, letPick, scaleOf, signedColor } from "./picker.js";
 
 const PARTS = { draw: showDraw, attend: showAttend, pick: showPick, explore: showExplore };
 const SIDE = 280; // pixels of the canvas to draw on
@@ -17,17 +19,6 @@ export function mount(place, data) {
   place.classList.add("vit-part");
   place.dataset.lmSuppressShortcuts = "true"; // in JupyterLab, keys pressed here do not move the notebook
   PARTS[data.part](place, data);
-}
-
-/** An element: make("td", {className: "key"}, "text", child). Names with a dash become attributes. */
-function make(tag, properties = {}, ...children) {
-  const element = document.createElement(tag);
-  for (const [name, value] of Object.entries(properties)) {
-    if (name.includes("-") || name === "role") element.setAttribute(name, value);
-    else element[name] = value;
-  }
-  element.append(...children);
-  return element;
 }
 
 /** The model of a safetensors file that arrived as base64, and what it needs: {config, weights} */
@@ -204,54 +195,29 @@ function showAttend(place, { tokens, ...start }) {
 // Pick: what a patch of a photo is similar to, and what it attends to
 
 /** data: as `picker_data` of picker.py describes it; a patch is (row, column), from 0 */
-function showPick(place, { photos, grid: [rows, columns], patchSize: P, block, strong, colors, patch: start }) {
+function showPick(place, data) {
+  const { photos, grid, block, strong, colors } = data, columns = grid[1];
   const read = photos.map(readPhoto), said = make("p", { role: "status", className: "vit-said" });
   const keys = "Click a patch of the photo, or move the frame with the arrow keys.";
-  const chosen = framed({ tabIndex: 0, role: "application", "aria-label": `Photo. ${keys}` });
-  const similar = framed(), attends = framed({ className: "vit-veil" });
-  let photo = 0, [row, column] = start;
+  const chosen = framedPhoto(grid, { tabIndex: 0, role: "application", "aria-label": `Photo. ${keys}` });
+  const similar = framedPhoto(grid), attends = framedPhoto(grid, { className: "vit-veil" });
+  let photo = 0, patch = data.patch;
   const images = buttons(photos.length, photos.length, (i) => [photos[i].name, make("img", { alt: "", src: photos[i].picture })],
     (i) => {
       photo = i;
       compute();
     });
-
-  /** A photo, a cell for each patch over it, and over both a frame around the chosen patch */
-  function framed(properties = {}) {
-    const cells = make("canvas", { width: columns, height: rows }), frame = make("div", { className: "vit-frame" });
-    const layers = make("div", properties, make("img", { alt: "" }), cells, frame);
-    layers.classList.add("vit-photo");
-    return layers;
-  }
-
-  function move(y, x) {
-    [row, column] = [Math.min(rows - 1, Math.max(0, y)), Math.min(columns - 1, Math.max(0, x))];
+  letPick(chosen, grid, () => patch, (picked) => {
+    patch = picked;
     compute();
-  }
-  chosen.onclick = chosen.onpointermove = ({ type, buttons: pressed, clientX, clientY }) => {
-    if (type === "pointermove" && !pressed) return;
-    const { left, top, width, height } = chosen.getBoundingClientRect();
-    move(Math.floor((clientY - top) / height * rows), Math.floor((clientX - left) / width * columns));
-  };
-  chosen.onkeydown = (event) => {
-    const step = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] }[event.key];
-    if (!step) return;
-    event.preventDefault();
-    move(row + step[0], column + step[1]);
-  };
+  });
 
   function compute() {
-    const patch = row * columns + column, cosines = similarTo(read[photo], patch), weights = attendsTo(read[photo], patch);
-    drawCells(similar, cosines, (one) => [...colors[Math.max(0, Math.min(255, Math.floor(128 * (one + 1))))], 255]);
+    const [row, column] = patch, n = row * columns + column;
+    const cosines = similarTo(read[photo], n), weights = attendsTo(read[photo], n);
+    drawCells(similar, cosines, signedColor(colors));
     drawCells(attends, weights, (one) => [136, 34, 85, 255 * 0.95 * Math.sqrt(Math.min(1, one / strong))]);
-    for (const { firstChild, lastChild } of [chosen, similar, attends]) {
-      firstChild.src = photos[photo].picture;
-      const sides = { left: [column, columns], top: [row, rows], width: [1, columns], height: [1, rows] };
-      for (const [side, [patches, all]] of Object.entries(sides)) {
-        const more = side === "left" || side === "top" ? -6 : 12; // pixels of the photo, as in `frame_patch`
-        lastChild.style[side] = `${100 * (patches + more / P) / all}%`;
-      }
-    }
+    for (const layers of [chosen, similar, attends]) framePatch(layers, photos[photo].picture, patch, data);
     images.mark(photo);
     said.textContent = `Patch (${row}, ${column}): after block ${block}, ${tellPatch(cosines, weights, row, column, columns)}`;
   }
@@ -263,35 +229,20 @@ function showPick(place, { photos, grid: [rows, columns], patchSize: P, block, s
     images.place,
     make("div", { className: "vit-pick" },
       panel("the chosen patch", chosen),
-      panel("similar to", similar, scale(colors.map((color) => `rgb(${color})`), ["\u22121", 0, 1], "cosine similarity")),
+      panel("similar to", similar, cosineScale(colors)),
       panel("attends to (one head)", attends,
-        scale(["rgb(136 34 85 / 0)", "rgb(136 34 85 / 0.95)"], [0, strong / 4, `\u2265 ${strong}`], "weight"))),
+        scaleOf(["rgb(136 34 85 / 0)", "rgb(136 34 85 / 0.95)"], [0, strong / 4, `\u2265 ${strong}`], "weight"))),
     said);
   compute();
 }
 
 /** What both maps of a patch say, with numbers, as in `tell_patch` of picker.py */
 function tellPatch(cosines, weights, row, column, columns) {
-  const others = cosines.map((one, n) => (n === row * columns + column ? -1 : one)); // to itself it is 1
-  const [like, most] = [others, weights].map((numbers) => numbers.indexOf(Math.max(...numbers)));
+  const like = mostSimilar(cosines, row * columns + column), most = weights.indexOf(Math.max(...weights));
   const name = (n) => `patch (${Math.floor(n / columns)}, ${n % columns})`;
   const above = weights.slice(0, row * columns).reduce((sum, one) => sum + one, 0);
-  return `its token is most similar to that of ${name(like)}, with a cosine of ${others[like].toFixed(2)}. ` +
+  return `its token is most similar to that of ${name(like)}, with a cosine of ${cosines[like].toFixed(2)}. ` +
     `The head gives ${Math.round(100 * above)}% of its weight to the rows above, and the most to ${name(most)}.`;
-}
-
-/** A color for each of the cells of a grid: (number) => [red, green, blue, alpha], from 0 to 255 */
-function drawCells(map, numbers, color) {
-  const canvas = map.querySelector("canvas"), { width, height } = canvas;
-  canvas.getContext("2d").putImageData(new ImageData(Uint8ClampedArray.from(numbers.flatMap(color)), width, height), 0, 0);
-}
-
-/** What the colors mean: a strip from the first color to the last, three ticks, and a name */
-function scale(colors, ticks, name) {
-  const strip = make("div", { className: "vit-strip" });
-  strip.style.background = `linear-gradient(to right, ${colors})`;
-  return make("div", { className: "vit-scale" }, strip,
-    make("div", { className: "vit-ticks" }, ...ticks.map((tick) => make("span", {}, String(tick)))), name);
 }
 
 // Explore: every head of every block, for images with a known digit
@@ -369,33 +320,6 @@ function showExplore(place, data) {
 }
 
 const capital = (text) => text[0].toUpperCase() + text.slice(1);
-
-/**
- * Buttons in a grid, one of them chosen. Tab leads to the chosen one, and the arrow keys move between them.
- * @param {(i: number) => [string, Node | string]} make_one: the name and the content of button i
- * @returns {{place: Element, each: function, mark: function}}
- */
-function buttons(count, columns, makeOne, onChoose) {
-  const all = Array.from({ length: count }, (_, i) => {
-    const [name, content] = makeOne(i);
-    return make("button", { type: "button", "aria-label": name, title: name, onclick: () => onChoose(i) }, content);
-  });
-  const place = make("div", { className: "vit-grid", role: "group" }, ...all);
-  place.style.gridTemplateColumns = `repeat(${columns}, 1fr)`;
-  place.onkeydown = (event) => {
-    const step = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -columns, ArrowDown: columns }[event.key];
-    const next = all[all.indexOf(document.activeElement) + step];
-    if (!next) return;
-    event.preventDefault();
-    next.focus();
-    next.click();
-  };
-  const mark = (chosen) => all.forEach((button, i) => {
-    button.setAttribute("aria-pressed", i === chosen);
-    button.tabIndex = i === Math.max(chosen, 0) ? 0 : -1;
-  });
-  return { place, mark, each: (work) => all.forEach(work) };
-}
 
 /** Gray pixels, white on black as in the notebook.  pixels: size * size numbers from 0 to 1 */
 function drawGray(canvas, pixels, size) {

@@ -36,7 +36,7 @@ EDGE, ROW, COLUMN, TALL = (
 STAGE = (430, 150, 24, 90)  # the class token when it attends
 GAP = 5  # between the patches of the cut image
 BARS = (650, 62, 180, 200)
-DIM = 0.3  # brightness of a patch without attention
+DIM = 0.4  # brightness of a patch without attention, once the class token attends
 KEY = 26  # height of what `add_key` writes below a frame
 THICK = 40  # width of a line for a weight of 1
 SIZE = style.TEXT_SIZE + 1  # of text, in points; captions are larger
@@ -115,7 +115,7 @@ def moments(reading: Reading) -> list[tuple[str, float, float]]:
         (f"Each becomes a token: {D} numbers for its content and position", 0.7, 0.8),
         ("A class token joins the sequence to collect the answer", 1.3, 0.2),
         *[
-            ("In each block, the class token attends to all tokens", 0.4, 0.5)
+            ("In each block, the class token attends to all tokens", 0.4, 1.3)
             for _ in reading.weights
         ],
         (
@@ -142,7 +142,8 @@ def draw_moment(reading: Reading, number: int = -1, progress: float = 1.0) -> Fi
         ax = figure.add_axes((0, 0, 1, 1), xlim=(0, WIDTH), ylim=(HEIGHT, 0), autoscale_on=False)
         ax.set_axis_off()
         ax.text(EDGE, 28, captions[number], va="center", fontsize=SIZE + 3)
-        draw_patches(ax, reading.image, reading.patch_size, cut, row, weights[1:])
+        bright = brightness(weights[1:], blocks)
+        draw_patches(ax, reading.image, reading.patch_size, cut, row, bright)
         for i in range(1, len(tokens)):
             if (grown := eased(turn(made, i - 1, len(tokens) - 1))) > 0:
                 draw_token(ax, tokens, i, (*slot(i, len(tokens)), TALL * grown), style.PATCH)
@@ -188,7 +189,12 @@ def add_key(figure: Figure) -> Figure:
 
 def draw_frame(reading: Reading, number: int, progress: float) -> Image.Image:
     """Draw what `draw_moment` draws, as an image of RGB pixels: WIDTH x HEIGHT."""
-    canvas = FigureCanvasAgg(draw_moment(reading, number, progress))
+    return as_image(draw_moment(reading, number, progress))
+
+
+def as_image(figure: Figure) -> Image.Image:
+    """Draw a figure as an image of RGB pixels."""
+    canvas = FigureCanvasAgg(figure)
     canvas.draw()
     return Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB")
 
@@ -220,13 +226,21 @@ def in_time(
 
 def palette() -> Image.Image:
     """Make the few colors of all frames: grays, those of numbers, of roles, of the longest bar."""
-    colors = style.CLASS_TOKEN, style.PATCH, style.SERIES[0]
-    tints = [(LinearSegmentedColormap.from_list("", ["white", color]), 5) for color in colors]
-    maps = [(matplotlib.colormaps["gray"], 24), (matplotlib.colormaps[style.SIGNED], 11), *tints]
+    return palette_of((style.CLASS_TOKEN, style.PATCH, style.SERIES[0]), grays=24)
+
+
+def palette_of(roles: Sequence[str], grays: int, signed: int = 11) -> Image.Image:
+    """Make the few colors of an animation: grays, those of numbers with a sign, shades of roles.
+
+    grays, signed: how many of each
+    """
+    shades = [(LinearSegmentedColormap.from_list("", ["white", color]), 5) for color in roles]
+    maps = [(matplotlib.colormaps["gray"], grays), (matplotlib.colormaps[style.SIGNED], signed)]
     image = Image.new("P", (1, 1))
     image.putpalette(
         b"".join(
-            colormap(np.linspace(0, 1, n), bytes=True)[:, :3].tobytes() for colormap, n in maps
+            colormap(np.linspace(0, 1, n), bytes=True)[:, :3].tobytes()
+            for colormap, n in (*maps, *shades)
         )
     )
     return image
@@ -259,15 +273,23 @@ def slot(i: int, n: int) -> tuple[float, float, float]:
     return EDGE + i * pitch, COLUMN, pitch - 3
 
 
-def draw_patches(ax: Axes, image: Tensor, P: int, cut: float, row: float, weights: Tensor) -> None:
+def brightness(weights: Tensor, blocks: float) -> Tensor:
+    """Compute how bright each patch (N,) of the image is: all of it, until the first block.
+
+    weights: (N,), of the patches; the brightest has the largest
+    """
+    attended = DIM + (1 - DIM) * weights / weights.max().clamp(min=1e-9)
+    return between([torch.ones_like(weights), attended], min(blocks, 1.0))
+
+
+def draw_patches(ax: Axes, image: Tensor, P: int, cut: float, row: float, bright: Tensor) -> None:
     """Draw the image, cut; its patches fly into the row.
 
-    A dim copy stays, bright where weights (N,) are large.
+    A copy stays, each patch as bright as `bright` (N,) says.
     """
-    n, N = image.shape[1] // P, len(weights)
+    n, N = image.shape[1] // P, len(bright)
     left, top, side, _ = box = between([LARGE, SMALL], row / 0.4).tolist()
     step, flown = side / n, torch.tensor([turn(row, i, N) for i in range(N)])
-    bright = torch.where(flown > 0, DIM + (1 - DIM) * weights / weights.max().clamp(min=1e-9), 1.0)
     draw_pixels(
         ax, image * bright.reshape(n, n).repeat_interleave(P, 0).repeat_interleave(P, 1), box
     )

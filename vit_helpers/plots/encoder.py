@@ -12,43 +12,11 @@ from torch import Tensor
 from vit_helpers.plots import style
 from vit_helpers.plots.canvas import arrow, draw_table, new_canvas, short, write
 from vit_helpers.plots.figure import Picture
-from vit_helpers.plots.images import draw_bars, draw_image
 
 # the two branches of a block, and whatever is compared with them
 ATTENTION, MLP, OTHER = style.SERIES
 WIDEST = 5  # numbers of a token that fit the picture of layer norm
 DIGITS = tuple("0123456789")
-
-
-@torch.no_grad()
-def draw_question(pretrained: Any, image: Tensor) -> Picture:
-    """Draw an image, and what the head reads from the class token before and after all blocks.
-
-    pretrained: a model with a class token, its preprocessing and its classes' names
-    image     : (C, H, W), from 0 to 1
-    """
-    model, preprocess, names = pretrained
-    pixels = preprocess.frame(image)
-    start = model.embed(preprocess.normalize(pixels)[None])
-    end = start
-    for block in model.blocks:
-        end = block(end)
-    answers = [model.head(model.norm(x[:, 0])).softmax(dim=-1)[0] for x in (start, end)]
-    fig, axes = style.new_figure(9, 3.4, ncols=3)
-    style.title_figure(fig, "Whatever the class token knows, the blocks have added")
-    draw_image(1 - pixels, axes[0], "the image").images[0].set_interpolation("bicubic")
-    titles = ("read before the first block", "read after the last block")
-    for answer, title, ax in zip(answers, titles, axes[1:], strict=True):
-        draw_bars(answer, names, ax, title, int(answer.argmax()))
-        ax.set(xlim=(0, 1.2), xticks=(0, 0.5, 1))
-    first, last = (f"{names[int(a.argmax())]} with {a.max():.2f}" for a in answers)
-    return Picture(
-        fig,
-        "A digit, and what the head reads from the class token before the first block and after "
-        "the last.",
-        "A handwritten digit, and the probabilities of ten digits: before the first block nearly "
-        f"equal, the largest is {first}; after the last block {last}.",
-    )
 
 
 def draw_answers(answers: Tensor, names: Sequence[str] = DIGITS) -> Picture:

@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
+import torch
+import torch.nn.functional as F
 from matplotlib.axes import Axes
 from torch import Tensor
 
@@ -92,3 +94,39 @@ def draw_veil(image: Tensor, heat: Tensor, ax: Axes, top: float) -> None:
     """Draw a map over a photo where it is above its mean.  heat: (rows, cols)"""
     times = heat / heat.mean()
     draw_over(image, (times - 1).clamp(0, top - 1), ax, top=top - 1)
+
+
+def draw_controlled_maps(
+    photos: Mapping[str, Tensor], maps: Mapping[str, Sequence[Tensor]], steps: int = 12
+) -> Picture:
+    """Draw photos, and beside each maps of a large model and their controls.
+
+    Each map is on a scale of its own, and its largest number is written above it. Photos have few
+    pixels and maps few shades, so that the figure takes little space.
+
+    photos: {name: (C, H, W)};  maps: {name: (rows, cols) of each photo};  steps: of the opacity
+    """
+    size = {"nrows": len(photos), "ncols": len(maps) + 1, "squeeze": False}
+    fig, axes = style.new_figure(9, 1.75 * len(photos) + 0.9, **size)
+    style.title_figure(fig, "Rollout has one patch far above all others")
+    for row, (name, photo) in enumerate(photos.items()):
+        gray = photo.mean(dim=0, keepdim=True)[None]
+        small = F.interpolate(gray, (34, 51), mode="bilinear", antialias=True)[0]
+        draw_image(small, axes[row, 0]).set_title(name, fontsize=style.TEXT_SIZE)
+        for ax, (kind, heats) in zip(axes[row, 1:], maps.items(), strict=True):
+            heat = heats[row]
+            shades = ((heat / heat.max()).sqrt() * steps).round() / steps
+            draw_over(torch.ones(1, *heat.shape), heat.max() * shades.square(), ax)
+            title = f"{heat.max() / heat.mean():.0f} x mean"
+            title = title if row else f"{kind}\n{title}"
+            ax.set_title(title, fontsize=style.TEXT_SIZE, color=style.TEXT)
+    text = "above each map: its largest number; the darker, the larger (square root, from 0)"
+    fig.supxlabel(text, fontsize=style.TEXT_SIZE)
+    rollouts = [f"{h.max() / h.mean():.0f}" for h in maps.get("rollout", ())[: len(photos)]]
+    return Picture(
+        fig,
+        "Photos, a row each, with maps of a large model and controls beside them.",
+        f"Photos of {', '.join(photos)} with {len(maps)} maps each ({'; '.join(maps)}). The last "
+        "block is dark on parts of the objects, edges on outlines. Of rollout a single patch is "
+        f"dark, {' and '.join(rollouts)} times the mean.",
+    )

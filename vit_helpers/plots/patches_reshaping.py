@@ -24,7 +24,7 @@ from vit_helpers.plots.canvas import arrow
 from vit_helpers.plots.figure import Picture
 
 GAP = 0.45  # between blocks and between groups, in cells
-WIDTH, HEIGHT = 640, 400  # of a frame of the animation, in pixels
+WIDTH, HEIGHT = 640, 372  # of a frame of the animation, in pixels
 CELL, TOP, LEFT, RIGHT = (
     42,
     92,
@@ -336,11 +336,8 @@ def draw_frames(step: float = 0.14) -> Frames:
     """Draw all frames of the animation with their duration in milliseconds.
 
     step: seconds between frames while things move
-
-    The first frame is the last one, too, so that a viewer that doesn't move shows the result.
     """
-    moving = in_time([(0, 1.5), (0.6, 1.8), (6.0, 1.6), (0.6, 3.0)], step, draw_moving)
-    return [(draw_moving(3), 1000), *moving]
+    return in_time([(0, 2.0), (0.6, 1.8), (6.0, 1.6), (0.6, 3.5)], step, draw_moving)
 
 
 def palette() -> Image.Image:

