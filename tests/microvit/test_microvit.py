@@ -21,61 +21,14 @@ from vit_helpers.data import load
 from vit_helpers.microvit import microvit
 from vit_helpers.parity import largest_difference
 from vit_helpers.results import read_results
-from vit_helpers.vit import ViT, ViTConfig
 
 FILE = Path(microvit.__file__)
 FOLDER = FILE.parent
-NAMES = {
-    "norm1": "norm1",
-    "norm2": "norm2",
-    "proj": "attn.proj",
-    "fc1": "mlp.fc1",
-    "fc2": "mlp.fc2",
-}
 
 
 @pytest.fixture(autouse=True)
 def an_empty_tape():
     microvit.TAPE.clear()
-
-
-def twin(weights, depth, what="data"):
-    """The weights of microvit, or their gradients, by the names of `ViT`: {name: tensor}"""
-    rows = {
-        name: torch.tensor([[getattr(x, what) for x in row] for row in matrix], dtype=torch.float64)
-        for name, matrix in weights.items()
-    }
-
-    def layer(old, new):
-        matrix = rows[old]
-        return {f"{new}.weight": matrix[:, :-1], f"{new}.bias": matrix[:, -1]}
-
-    state = layer("embed", "patch_embed.proj") | layer("head", "head")
-    state |= {"token_embed.cls_token": rows["cls"][None]}
-    state |= {"token_embed.pos_embed": rows["positions"][None]}
-    state |= {"norm.weight": rows["norm"][0], "norm.bias": rows["norm"][1]}
-    for i in range(depth):
-        qkv = torch.cat([rows[f"block{i}.{name}"] for name in "qkv"])
-        state |= {
-            f"blocks.{i}.attn.qkv.weight": qkv[:, :-1],
-            f"blocks.{i}.attn.qkv.bias": qkv[:, -1],
-        }
-        for old, new in NAMES.items():
-            norm, name = rows[f"block{i}.{old}"], f"blocks.{i}.{new}"
-            if old.startswith("norm"):
-                state |= {f"{name}.weight": norm[0], f"{name}.bias": norm[1]}
-            else:
-                state |= layer(f"block{i}.{old}", name)
-    return state
-
-
-def ours(weights, depth):
-    """Our `ViT` with the weights of microvit, in double precision"""
-    size = {"embed_dim": microvit.DIM, "depth": depth, "num_heads": microvit.HEADS}
-    size |= {"mlp_ratio": microvit.HIDDEN / microvit.DIM, "norm_eps": 1e-6}
-    model = ViT(ViTConfig(8, microvit.PATCH, 1, 10, **size)).double()
-    model.load_state_dict(twin(weights, depth), strict=True)
-    return model.eval()
 
 
 def as_tensor(image):
@@ -90,7 +43,7 @@ def test_logits_and_gradients_are_those_of_the_vit(monkeypatch, depth):
     for rows in weights.values():  # no zero and no one, behind which a mistake could hide
         for value in (value for row in rows for value in row):
             value.data += random.gauss(0, 0.3)
-    model = ours(weights, depth)
+    model = experiment.twin(weights)
     image, label = [random.random() for _ in range(64)], 3
     logits = microvit.vit(weights, image)
     loss = microvit.cross_entropy(logits, label)
@@ -100,7 +53,7 @@ def test_logits_and_gradients_are_those_of_the_vit(monkeypatch, depth):
     our_loss.backward()
     assert microvit.numbers(logits) == pytest.approx(our_logits[0].tolist(), abs=1e-10)
     assert loss.data == pytest.approx(our_loss.item(), abs=1e-10)
-    gradients = twin(weights, depth, "grad")
+    gradients = experiment.state_dict(weights, "grad")
     for name, weight in model.named_parameters():
         assert largest_difference(gradients[name], weight.grad) < 1e-10, name
         assert weight.grad.abs().max() > 1e-3, name
@@ -122,7 +75,7 @@ def test_a_second_pass_adds_to_the_gradients_and_predicting_leaves_nothing(monke
 def test_adam_is_torchs():
     digits = microvit.read_digits()["train"][:1]
     weights = microvit_reference.fixed_weights()
-    model = ours(weights, microvit.DEPTH)
+    model = experiment.twin(weights)
     optimizer = torch.optim.Adam(model.parameters(), betas=(0.9, 0.95))
     for step in range(1, 4):
         optimizer.param_groups[0]["lr"] = microvit.RATE * (1 - step / 4)
@@ -130,9 +83,18 @@ def test_adam_is_torchs():
         F.cross_entropy(model(as_tensor(digits[0][0])), torch.tensor([digits[0][1]])).backward()
         optimizer.step()
     microvit.train(weights, digits, steps=3)
-    trained = twin(weights, microvit.DEPTH)
+    trained = experiment.state_dict(weights)
     for name, weight in model.named_parameters():
         assert largest_difference(trained[name], weight.detach()) < 1e-7, name
+
+
+def test_what_chooses_the_rate_trains_the_same_model():
+    random.seed(3)
+    digits, weights = microvit.read_digits(), microvit.make_weights()
+    microvit.train(weights, digits["train"], steps=15)
+    answers = [microvit.predict(weights, image) for image, _ in digits["validation"]]
+    same = experiment.train_twin("validation", f"ViT, rate {microvit.RATE}", 3, steps=15)
+    assert answers == same.tolist() and len({*answers}) > 1
 
 
 def test_it_imports_nothing_but_math_and_random():
@@ -214,7 +176,7 @@ def test_the_numbers_for_ports_are_what_the_file_computes():
 def test_the_numbers_for_ports_are_what_our_vit_computes():
     stored, label = stored_reference(), load("digits").train.labels[:1]
     weights = microvit_reference.fixed_weights()
-    model = ours(weights, microvit.DEPTH)
+    model = experiment.twin(weights)
     image = as_tensor(stored["pixels"])
     tokens = model.embed(image)
     block = model.blocks[0]
@@ -253,7 +215,7 @@ def test_the_numbers_for_ports_are_what_our_vit_computes():
 
 def test_single_precision_agrees_in_five_digits_and_another_gelu_does_not():
     stored = stored_reference()
-    model = ours(microvit_reference.fixed_weights(), microvit.DEPTH).float()
+    model = experiment.twin(microvit_reference.fixed_weights()).float()
     logits = model(as_tensor(stored["pixels"]).float())
     assert stored["logits"] == pytest.approx(logits[0].tolist(), rel=1e-5)
     hidden = torch.tensor(stored["hidden, before GELU"], dtype=torch.float64)
@@ -269,10 +231,10 @@ def test_the_command_writes_the_stored_numbers(tmp_path):
 
 
 def test_the_experiment_stores_a_row_for_each_training(tmp_path, monkeypatch, short, capsys):
-    monkeypatch.setattr(experiment, "RATES", (0.01,))
+    monkeypatch.setattr(experiment, "RATES", (microvit.RATE,))
     monkeypatch.setattr(experiment, "CHOOSING", (100,))
-    monkeypatch.setattr(microvit, "RATE", microvit.RATE)
     monkeypatch.setattr(microvit, "read_digits", lambda: short)
+    monkeypatch.setattr(experiment.train_twin, "__defaults__", (2,))
     for goal in ("digits-3s", "digits"):
         monkeypatch.setitem(experiment.GOALS[goal], "settings", {"epochs": 1, "depth": 1})
     path = tmp_path / "microvit.csv"
@@ -287,10 +249,10 @@ def test_the_experiment_stores_a_row_for_each_training(tmp_path, monkeypatch, sh
 
 def test_the_rate_was_chosen_on_validation_digits_with_seeds_of_their_own():
     rows = read_results("microvit")
-    rows = rows[rows["model"].str.startswith("microvit")]
-    chosen, tested = rows[rows["split"] == "validation"], rows[rows["split"] == "test"]
-    best = chosen.groupby("model")["accuracy"].mean().idxmax()
-    assert best == f"microvit, rate {microvit.RATE}" == tested["model"].unique().item()
+    chosen = rows[rows["split"] == "validation"]
+    tested = rows[rows["model"] == f"microvit, rate {microvit.RATE}"]
+    assert chosen.groupby("model")["accuracy"].mean().idxmax() == f"ViT, rate {microvit.RATE}"
+    assert {*tested["split"]} == {"test"}
     assert sorted(tested["seed"]) == [0, 1, 2, 3, 4] and not {*tested["seed"]} & {*chosen["seed"]}
     assert tested["accuracy"].min() >= 0.9
 

@@ -8,9 +8,9 @@ import math
 import random
 
 SIDE, PATCH, CLASSES = 8, 4, 10  # pixels of a digit, of a patch
-DIM, HEADS, HIDDEN, DEPTH = 16, 2, 64, 1
+DIM, HEADS, HIDDEN, DEPTH = 24, 3, 48, 1
 HEAD_DIM, TOKENS = DIM // HEADS, 1 + (SIDE // PATCH) ** 2
-STEPS, BATCH, RATE = 1600, 4, 0.01
+STEPS, BATCH, RATE = 700, 8, 0.006
 
 
 class Value:
