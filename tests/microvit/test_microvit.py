@@ -91,9 +91,9 @@ def test_adam_is_torchs():
 def test_what_chooses_the_rate_trains_the_same_model():
     random.seed(3)
     digits, weights = microvit.read_digits(), microvit.make_weights()
-    microvit.train(weights, digits["train"], steps=15)
+    microvit.train(weights, digits["train"], steps=5)
     answers = [microvit.predict(weights, image) for image, _ in digits["validation"]]
-    same = experiment.train_twin("validation", f"ViT, rate {microvit.RATE}", 3, steps=15)
+    same = experiment.train_twin("validation", f"ViT, rate {microvit.RATE}", 3, steps=5)
     assert answers == same.tolist() and len({*answers}) > 1
 
 
@@ -114,7 +114,7 @@ def test_its_digits_are_those_of_the_series():
 
 def test_a_new_model_has_no_opinion_and_learns(capsys):
     random.seed(0)
-    weights, examples = microvit.make_weights(), microvit.read_digits()["train"][:60]
+    weights, examples = microvit.make_weights(), microvit.read_digits()["train"][:20]
 
     def mean_loss():
         losses = [microvit.cross_entropy(microvit.vit(weights, x), y).data for x, y in examples]
@@ -122,9 +122,9 @@ def test_a_new_model_has_no_opinion_and_learns(capsys):
         return sum(losses) / len(losses)
 
     assert mean_loss() > 1.8
-    microvit.train(weights, examples, steps=100)
+    microvit.train(weights, examples, steps=30)
     assert mean_loss() < 1
-    assert "step 100 of 100: loss" in capsys.readouterr().out
+    assert capsys.readouterr().out == ""  # progress comes every 100 steps
 
 
 @pytest.fixture
