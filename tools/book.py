@@ -56,7 +56,8 @@ SOLUTIONS, TESTS = (
     ROOT / "tests" / "index.md",
 )
 READMES = [
-    ROOT / folder / "README.md" for folder in ("vit_helpers", "vit_helpers/results", "tools")
+    ROOT / folder / "README.md"
+    for folder in ("vit_helpers", "vit_helpers/microvit", "vit_helpers/results", "tools")
 ]
 BESIDE = (ROOT / "notebooks" / "paper_index.md", ROOT / "TEACHING.md", *READMES)
 

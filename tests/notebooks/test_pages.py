@@ -16,7 +16,8 @@ from tools.execute import all_notebooks
 ROOT = Path(__file__).parents[2]
 NOTEBOOKS = all_notebooks()
 READMES = [
-    ROOT / folder / "README.md" for folder in ("", "vit_helpers", "vit_helpers/results", "tools")
+    ROOT / folder / "README.md"
+    for folder in ("", "vit_helpers", "vit_helpers/microvit", "vit_helpers/results", "tools")
 ]
 TEXTS = [
     path

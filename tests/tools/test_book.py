@@ -24,7 +24,10 @@ from tools.execute import ROOT, all_notebooks, further_pages, home, lessons
 
 pytestmark = pytest.mark.book
 
-READMES = ("vit_helpers/README", "vit_helpers/results/README", "tools/README")
+READMES = (
+    *("vit_helpers/README", "vit_helpers/microvit/README", "vit_helpers/results/README"),
+    "tools/README",
+)
 BESIDE = [
     name
     for name in ("TEACHING", "notebooks/paper_index", *READMES)

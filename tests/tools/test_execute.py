@@ -77,6 +77,15 @@ def test_setup_prefers_the_clone_of_the_notebook_to_an_installed_package(wheel):
     assert done.stdout.strip() == str(ROOT / "vit_helpers" / "__init__.py"), done.stderr
 
 
+def test_the_vit_without_libraries_finds_its_digits_in_the_wheel(wheel, tmp_path):
+    code = (
+        "from vit_helpers.microvit.microvit import read_digits\nprint(len(read_digits()['test']))"
+    )
+    done = python(code, tmp_path, wheel)
+    assert done.stdout == "360\n", done.stderr
+    assert (wheel / "vit_helpers" / "microvit" / "reference.txt").is_file()
+
+
 def test_setup_finds_the_installed_package(wheel, tmp_path):
     for address in ("", "https://nowhere.invalid"):  # nothing is fetched
         done = python(setup_source(address) + WHERE, tmp_path, wheel)
