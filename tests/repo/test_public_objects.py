@@ -168,6 +168,7 @@ MAKE = {
         ViT(CONFIG), load("digits"), CLASSES["RunSettings"](), [], "cpu", 2
     ),
     "ImagesAsTargets": lambda cls, _: cls([(torch.rand(2, 1, 8, 8), torch.tensor([0, 1]))]),
+    "Value": lambda cls, _: cls(1.0),
     "Score": lambda cls, _: SCORE,
     "Diagnosis": lambda cls, _: cls("overfitting", "more data"),
     "FlipTTA": lambda cls, _: cls(ViT(CONFIG)),

@@ -46,6 +46,8 @@ ELSEWHERE = {
     "vit_helpers/plots/vit_attention": ("plots/test_vit", "one of the pictures of the model"),
     "vit_helpers/training/cnn": ("training/test_presets", "settings choose it"),
     "vit_helpers/training/evidence": ("training/test_diagnosis", "evidence is for the diagnosis"),
+    "tools/experiments/microvit": ("microvit/test_microvit", "beside the file that it measures"),
+    "tools/experiments/microvit_reference": ("microvit/test_microvit", "the same"),
     "tools/experiments/localization": ("tools/test_pretrain", "it starts from what that stores"),
     "tools/experiments/transfer": ("tools/test_pretrain", "the same"),
     "tools/experiments/strokes_choosing": (
