@@ -38,10 +38,14 @@ ROWS = [{"epoch": 1, "loss": 2.0, "val_loss": 2.1, "accuracy": 0.3, "val_accurac
 
 
 def classes():
-    """The public classes of the package by name, but for those that check learners' exercises."""
+    """The public classes of the package by name
+
+    But for those that check learners' exercises, and microvit's, which is a program of its own.
+    """
     found = {}
     for module in pkgutil.walk_packages(vit_helpers.__path__, "vit_helpers."):
-        if module.name.startswith("vit_helpers.checks") or module.name.endswith("__main__"):
+        apart = module.name.startswith(("vit_helpers.checks", "vit_helpers.microvit"))
+        if apart or module.name.endswith("__main__"):
             continue
         for name, thing in vars(importlib.import_module(module.name)).items():
             own = (
@@ -168,7 +172,6 @@ MAKE = {
         ViT(CONFIG), load("digits"), CLASSES["RunSettings"](), [], "cpu", 2
     ),
     "ImagesAsTargets": lambda cls, _: cls([(torch.rand(2, 1, 8, 8), torch.tensor([0, 1]))]),
-    "Value": lambda cls, _: cls(1.0),
     "Score": lambda cls, _: SCORE,
     "Diagnosis": lambda cls, _: cls("overfitting", "more data"),
     "FlipTTA": lambda cls, _: cls(ViT(CONFIG)),
