@@ -78,6 +78,21 @@ def test_no_two_processes_ever_have_the_same_folder(tmp_path, out):
     assert not [path for path in tmp_path.rglob("*") if path.name not in ("mine", "runs")]
 
 
+@pytest.mark.parametrize("error", [FileExistsError, FileNotFoundError])
+def test_a_folder_that_another_run_removes_meanwhile_is_made_again(tmp_path, monkeypatch, error):
+    """`mkdir` finds a folder; when it looks whether that is one, the folder is gone"""
+    make, failures = Path.mkdir, [error]
+
+    def mkdir(path, *words, **options):
+        if failures:
+            raise failures.pop()
+        make(path, *words, **options)
+
+    monkeypatch.setattr(Path, "mkdir", mkdir)
+    with ExitStack() as stack:
+        assert claim(tmp_path / "mine", "digits", stack).is_dir() and not failures
+
+
 def test_results_without_a_checkpoint_are_not_overwritten(tmp_path):
     for name in ("weights.safetensors", "best.safetensors", "curves.png", "history.csv"):
         (tmp_path / name).mkdir()

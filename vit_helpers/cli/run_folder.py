@@ -92,7 +92,7 @@ def claim(wanted: Path | None, name: str, stack: ExitStack, tries: int = 20) -> 
             return folder
         except OSError as error:
             tries -= 1
-            if isinstance(error, FileNotFoundError) and tries > 0:
+            if isinstance(error, (FileNotFoundError, FileExistsError)) and tries > 0:
                 continue  # a run that ended has just removed the folder
             hint = "" if wanted else ": choose a folder with --out"
             reason = error.strerror or error
