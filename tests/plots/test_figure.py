@@ -55,7 +55,7 @@ def outputs():
     env = {name: value for name, value in os.environ.items() if name != "MPLBACKEND"}
     root = str(Path(__file__).parents[2])
     env["PYTHONPATH"] = os.pathsep.join(filter(None, [root, env.get("PYTHONPATH")]))
-    NotebookClient(book, timeout=120, kernel_name="python3").execute(env=env)
+    NotebookClient(book, timeout=120, kernel_name="python3", coalesce_streams=True).execute(env=env)
     return dict(zip(CELLS, (cell.outputs for cell in book.cells), strict=True))
 
 
