@@ -1,4 +1,4 @@
-"""Train the model of the live page, `ours:drawn`, and report how well it reads strokes that it has not seen.
+"""Train the model of the live page, `ours:drawn`, and report how well it reads new strokes.
 
 It is trained on drawn strokes (`strokes`), on scribbles, which have no correct answer, and on
 handwritten digits of scikit-learn. The recipe was chosen on other strokes (`strokes_choosing`) and
