@@ -144,10 +144,10 @@ def resolve(wanted, folder, site):
         name for name in sys.modules if name.partition(".")[0] in ("tools", "vit_helpers")
     ]:
         del sys.modules[name]
-    sys.path[:] = [
-        *(path for path in sys.path if path and not Path(path, "vit_helpers").exists()),
-        str(site),
+    ours = [
+        path for path in sys.path if any(Path(path, x).exists() for x in ("tools", "vit_helpers"))
     ]
+    sys.path[:] = [*(path for path in sys.path if path and path not in ours), str(site)]
     lost = []
     for module, name in [*wanted, ("tools", None)]:
         try:
