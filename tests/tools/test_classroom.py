@@ -125,7 +125,10 @@ def python(tmp_path_factory):
     )
     scripts = sysconfig.get_path("scripts")  # nbgrader calls its alembic by name
     environment = os.environ | {name: str(home / name) for name in names}
-    environment |= {"PATH": scripts + os.pathsep + os.environ["PATH"], "PYTHONPATH": str(ROOT)}
+    environment |= {
+        "PATH": scripts + os.pathsep + os.environ["PATH"],
+        "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests")]),
+    }
 
     def run(*words, cwd):
         return subprocess.run(
