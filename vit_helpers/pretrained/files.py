@@ -40,6 +40,7 @@ PLAIN = (
 # Objects without code of their own that checkpoints have beside the weights, as in DeiT's and MAE's
 HARMLESS = (
     *("argparse.Namespace", "datetime.datetime", "pathlib.PosixPath", "pathlib.WindowsPath"),
+    *("pathlib._local.PosixPath", "pathlib._local.WindowsPath"),  # of Python 3.13
     *("numpy.dtype", "numpy.ndarray"),
     *(f"numpy.{core}.multiarray.{name}" for core in ("core", "_core") for name in CONSTRUCTORS),
 )
