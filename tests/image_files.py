@@ -1,6 +1,8 @@
 """Small image files for tests of folders: made, spoiled, and looked for in what was read."""
 
 import numpy as np
+import torch
+from PIL import Image
 
 
 def save(path, number):
@@ -9,6 +11,22 @@ def save(path, number):
     pixels = np.random.default_rng(number).integers(0, 256, (6, 6, 3)).astype(np.uint8)
     path.write_bytes(b"P6 6 6 255\n" + pixels.tobytes())
     return path
+
+
+def fill(folder, count, first=0):
+    for number in range(first, first + count):
+        save(folder / f"{number}.ppm", number)
+
+
+def save_noise(folder):
+    """20 pictures of noise, of two kinds and many sizes"""
+    torch.manual_seed(0)
+    for kind in ("cat", "dog"):
+        (folder / kind).mkdir(parents=True)
+        for i in range(10):
+            pixels = torch.randint(256, (20 + i, 30 - i, 3), dtype=torch.uint8).numpy()
+            Image.fromarray(pixels).save(folder / kind / f"{i}.png")
+    return folder
 
 
 def spoil(pets, count=3):

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 import torch
 from commands import command, untrained
-from image_files import save
+from image_files import fill
 from PIL import Image
 
 from vit_helpers.cli import evaluate
@@ -23,17 +23,7 @@ from vit_helpers.pretrained import Preprocess
 from vit_helpers.pretrained.files import load_weights, save_weights
 from vit_helpers.vit import ViT, ViTConfig
 
-
-@pytest.fixture(autouse=True)
-def no_figures(monkeypatch):
-    monkeypatch.setattr("vit_helpers.cli.evaluate.draw_counts", lambda *what: None)
-    monkeypatch.setattr("vit_helpers.cli.evaluate.draw_mistakes", lambda *what: None)
-
-
-def fill(folder, count, first=0):
-    for number in range(first, first + count):
-        save(folder / f"{number}.ppm", number)
-
+pytestmark = pytest.mark.usefixtures("no_evaluation_drawn")
 
 # Which images are tested
 

@@ -7,22 +7,13 @@ import shutil
 import pytest
 import torch
 from commands import command, untrained
-from image_files import save
+from image_files import fill
 from matplotlib.backend_bases import FigureCanvasBase
 from matplotlib.figure import Figure
 
 from vit_helpers.cli.outputs import has_mark, save_figure
 
-
-@pytest.fixture(autouse=True)
-def no_figures(monkeypatch):
-    monkeypatch.setattr("vit_helpers.cli.evaluate.draw_counts", lambda *what: None)
-    monkeypatch.setattr("vit_helpers.cli.evaluate.draw_mistakes", lambda *what: None)
-
-
-def fill(folder, count, first=0):
-    for number in range(first, first + count):
-        save(folder / f"{number}.ppm", number)
+pytestmark = pytest.mark.usefixtures("no_evaluation_drawn")
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,12 @@ from pathlib import Path
 import pytest
 import torch
 from commands import command, main_status, untrained
-from image_files import save
+from image_files import fill
 from PIL import Image
 
 from vit_helpers.data import load
+
+pytestmark = pytest.mark.usefixtures("no_evaluation_drawn")
 
 
 def test_predict_names_the_cat_and_draws_its_attention(tmp_path, monkeypatch, capsys):
@@ -38,17 +40,6 @@ def test_predict_says_which_images_are_unfamiliar(tmp_path, monkeypatch, capsys)
     assert main_status("predict", "noise.png", "cat.jpg", "--weights", "ours:photos") == 0
     lines = capsys.readouterr().out.splitlines()
     assert ["unusually far from every class" in line for line in lines] == [True, False]
-
-
-@pytest.fixture(autouse=True)
-def no_figures(monkeypatch):
-    monkeypatch.setattr("vit_helpers.cli.evaluate.draw_counts", lambda *what: None)
-    monkeypatch.setattr("vit_helpers.cli.evaluate.draw_mistakes", lambda *what: None)
-
-
-def fill(folder, count, first=0):
-    for number in range(first, first + count):
-        save(folder / f"{number}.ppm", number)
 
 
 def test_a_folder_that_cannot_be_read_is_named_by_predict(tmp_path, monkeypatch):

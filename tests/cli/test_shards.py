@@ -1,8 +1,7 @@
 """The command `shards`: what it writes, and what it says."""
 
 import pytest
-import torch
-from PIL import Image
+from image_files import save_noise
 from torch import nn
 
 from vit_helpers.cli import main
@@ -22,14 +21,7 @@ def digits():
 
 @pytest.fixture
 def pets(tmp_path):
-    """20 pictures of noise, of two kinds and many sizes"""
-    torch.manual_seed(0)
-    for kind in ("cat", "dog"):
-        (tmp_path / "pets" / kind).mkdir(parents=True)
-        for i in range(10):
-            pixels = torch.randint(256, (20 + i, 30 - i, 3), dtype=torch.uint8).numpy()
-            Image.fromarray(pixels).save(tmp_path / "pets" / kind / f"{i}.png")
-    return tmp_path / "pets"
+    return save_noise(tmp_path / "pets")
 
 
 def test_the_command_writes_and_says_how_to_train(tmp_path, monkeypatch, capsys):

@@ -5,6 +5,7 @@ import weakref
 
 import pytest
 import torch
+from image_files import save_noise
 from PIL import Image
 from small_classifier import figures
 from torch import nn
@@ -166,14 +167,7 @@ def test_an_unknown_split_is_named(written):
 
 @pytest.fixture
 def pets(tmp_path):
-    """20 pictures of noise, of two kinds and many sizes"""
-    torch.manual_seed(0)
-    for kind in ("cat", "dog"):
-        (tmp_path / "pets" / kind).mkdir(parents=True)
-        for i in range(10):
-            pixels = torch.randint(256, (20 + i, 30 - i, 3), dtype=torch.uint8).numpy()
-            Image.fromarray(pixels).save(tmp_path / "pets" / kind / f"{i}.png")
-    return tmp_path / "pets"
+    return save_noise(tmp_path / "pets")
 
 
 def test_a_folder_as_shards_is_the_folder_in_memory(pets, tmp_path):

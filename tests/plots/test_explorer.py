@@ -2,27 +2,12 @@
 
 import pytest
 import torch
+from figures import areas
 
 from vit_helpers.plots.explorer import draw_choice, draw_reading, tell_choice
 from vit_helpers.plots.inspection import (
     TOP,
 )
-
-
-@pytest.fixture
-def image():
-    return torch.rand(1, 12, 16, generator=torch.Generator().manual_seed(0))
-
-
-@pytest.fixture
-def maps():
-    own = torch.Generator().manual_seed(1)
-    return [torch.rand(2, 3, 4, generator=own), torch.rand(2, 3, 4, generator=own) / 10]
-
-
-def areas(ax):
-    """Of the squares on the patches, as fractions of a patch of 4 x 4 pixels"""
-    return [patch.get_width() * patch.get_height() / 16 for patch in ax.patches if patch.get_fill()]
 
 
 def of_block(maps):

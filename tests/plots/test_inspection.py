@@ -2,6 +2,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from figures import areas
 
 from vit_helpers.plots.inspection import (
     draw_deletion,
@@ -14,22 +15,6 @@ from vit_helpers.plots.inspection import (
     share,
 )
 from vit_helpers.vit import ViT, ViTConfig
-
-
-@pytest.fixture
-def image():
-    return torch.rand(1, 12, 16, generator=torch.Generator().manual_seed(0))
-
-
-@pytest.fixture
-def maps():
-    own = torch.Generator().manual_seed(1)
-    return [torch.rand(2, 3, 4, generator=own), torch.rand(2, 3, 4, generator=own) / 10]
-
-
-def areas(ax):
-    """Of the squares on the patches, as fractions of a patch of 4 x 4 pixels"""
-    return [patch.get_width() * patch.get_height() / 16 for patch in ax.patches if patch.get_fill()]
 
 
 def title_of(picture):

@@ -6,23 +6,13 @@ import IPython.display
 import matplotlib.pyplot as plt
 import pytest
 import torch
+from figures import HISTORY
 
 from vit_helpers.plots import style
 from vit_helpers.plots.images import (
     draw_image_grid,
 )
 from vit_helpers.plots.training import draw_curves
-
-HISTORY = [
-    {
-        "epoch": e,
-        "loss": 2 / e,
-        "val_loss": 2.2 / e,
-        "accuracy": 1 - 1 / e,
-        "val_accuracy": 1 - 1.1 / e,
-    }
-    for e in (1, 2, 3)
-]
 
 
 def test_importing_and_drawing_leave_the_settings_alone():

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import matplotlib.pyplot as plt
 import pytest
 import torch
+from figures import HISTORY
 
 from vit_helpers.plots import training
 from vit_helpers.plots.training import (
@@ -144,18 +145,6 @@ def test_live_curves_change_one_picture_in_place(monkeypatch):
     assert len(shown) == 1 and len(changed) == 2
     assert "after 4 of 4 epochs" in changed[-1][1]["image/png"]["alt"]
     assert not plt.get_fignums()
-
-
-HISTORY = [
-    {
-        "epoch": e,
-        "loss": 2 / e,
-        "val_loss": 2.2 / e,
-        "accuracy": 1 - 1 / e,
-        "val_accuracy": 1 - 1.1 / e,
-    }
-    for e in (1, 2, 3)
-]
 
 
 def test_curves_show_the_history_with_names_and_units():

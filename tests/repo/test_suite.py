@@ -101,6 +101,13 @@ def test_each_module_has_a_test_file_of_its_name_or_a_line_that_says_where_it_is
     assert {file for file, _ in ELSEWHERE.values()} | {EXERCISES} <= tests
 
 
+def test_no_test_of_the_tools_belongs_to_the_readers_run():
+    files = [*(ROOT / "tests" / "tools").rglob("test_*.py")]
+    texts = {path.name: path.read_text(encoding="utf-8") for path in files}
+    assert len(files) > 30
+    assert not [name for name, text in texts.items() if "\npytestmark = " not in text]
+
+
 def test_folders_of_tests_are_those_of_the_code_and_beside_them_stand_tests_of_its_modules():
     files = [path.relative_to(ROOT / "tests") for path in (ROOT / "tests").rglob("test_*.py")]
     folders = {path.parent.as_posix() for path in files} - {".", "notebooks", "repo"}

@@ -12,6 +12,8 @@ from vit_helpers.inspection import token_layers
 from vit_helpers.plots.attention_steps import read_example
 from vit_helpers.pretrained import load_pretrained
 
+pytestmark = pytest.mark.dev
+
 
 def numbers(name):
     """What an animation of a notebook is drawn from"""

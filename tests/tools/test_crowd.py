@@ -8,6 +8,8 @@ from tools import crowd
 from tools import main as run_tool
 from vit_helpers import _cpus
 
+pytestmark = pytest.mark.dev
+
 
 @pytest.mark.dev
 def test_the_choices_are_torchs_own_all_processors_and_one():

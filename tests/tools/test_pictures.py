@@ -15,6 +15,8 @@ from tools.pictures import ANIMATIONS, IMAGES, nine, run
 from vit_helpers.plots.attention_steps import read_example
 from vit_helpers.pretrained import load_pretrained
 
+pytestmark = pytest.mark.dev
+
 ROOT = Path(__file__).parents[2]
 NEW = {"03_attention/meeting": meeting, "04_encoder/stream": stream}
 each = pytest.mark.parametrize("name", ANIMATIONS)

@@ -23,6 +23,8 @@ from vit_helpers.pretrained.calibration import load_familiarity
 from vit_helpers.pretrained.files import read_notes
 from vit_helpers.results.localization import unpack_scores
 
+pytestmark = pytest.mark.dev
+
 
 def draw_colors(folder, names):
     """Images of the classes with these names, each brighter in other channels, in three splits"""

@@ -9,6 +9,8 @@ from tools.experiments import dinov3_reference as tool
 from vit_helpers.parity import largest_difference
 from vit_helpers.results.dinov3_reference import read_dinov3_reference
 
+pytestmark = pytest.mark.dev
+
 
 @pytest.fixture(scope="module")
 def stored():

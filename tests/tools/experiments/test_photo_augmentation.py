@@ -2,10 +2,8 @@
 
 import pandas as pd
 import pytest
-import torch
 
-from tools.experiments import folder_runs, photo_augmentation
-from vit_helpers.data import Data, Split
+from tools.experiments import photo_augmentation
 
 pytestmark = pytest.mark.dev
 
@@ -23,18 +21,6 @@ def test_effects_are_paired_by_seed_in_points():
     ]
     (line,) = photo_augmentation.summarize(pd.DataFrame(rows)).to_dict("records")
     assert line == {"case": "a case", "seeds": 2, "crop": "0.600", "photos": "+2.0 (1.0)"}
-
-
-@pytest.fixture
-def few_photos(monkeypatch):
-    """400 images of two classes in each split instead of CIFAR-10, read once"""
-    torch.manual_seed(0)
-    part = Split(torch.rand(400, 3, 32, 32), torch.arange(400) % 2)
-    data = Data.from_splits("few", part, part, part, ["cat", "dog"])
-    monkeypatch.setattr(folder_runs, "load_all", lambda *_: data)
-    monkeypatch.setattr(folder_runs, "NEW", 150)
-    case = {"photos": 20, "classes": ["dog", "cat"], "image_size": 32, "patch": 16, "epochs": 1}
-    monkeypatch.setitem(folder_runs.CASES, "a moment", case)
 
 
 @pytest.mark.parametrize("augment", photo_augmentation.CANDIDATES)

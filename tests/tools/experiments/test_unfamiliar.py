@@ -8,6 +8,8 @@ from vit_helpers.pretrained.files import read_notes
 from vit_helpers.pretrained.sources import OURS
 from vit_helpers.results import RESULTS, read_results
 
+pytestmark = pytest.mark.dev
+
 STORED = OURS / "photos.safetensors"
 
 
