@@ -17,7 +17,7 @@ Importing this package imports nothing else: the names below are loaded when the
 
 from importlib import import_module
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 EXPORTS = {
     "ViT": "vit_helpers.vit",
