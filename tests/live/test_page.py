@@ -5,6 +5,7 @@ from base64 import b64decode
 
 import pytest
 
+from tools.execute import lessons
 from vit_helpers.live import page as live
 from vit_helpers.live.page import WEIGHTS, bundle, live_page
 
@@ -21,6 +22,12 @@ def test_everything_is_inside():
     assert not re.findall(r"^(?:import|export)\b", page, re.M)
     weights = re.search(r'<script id="weights" type="text/plain">([^<]+)</script>', page)
     assert b64decode(weights[1]) == WEIGHTS.read_bytes()
+
+
+def test_every_notebook_is_listed():
+    (listed,) = re.findall(r'<ol class="notebook-list">(.*?)</ol>', live_page(), re.S)
+    links = re.findall(r'<li><a data-notebook="(\w+)"', listed)
+    assert links == [path.stem for path in lessons()]
 
 
 def test_a_file_of_other_weights(tmp_path):
