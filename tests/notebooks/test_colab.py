@@ -158,7 +158,7 @@ def test_the_setup_cell_fetches_the_package_and_nothing_else(setup, offline, tmp
     assert (done.returncode == 1 and "unable to access" in done.stderr) or "does not" in done.stderr
     assert "AssertionError: pip says above why it failed; on Kaggle, is internet on?" in done.stderr
 
-    where = "import google.colab, torchinfo, vit_helpers.vit; print(vit_helpers.__file__)"
+    where = "import google.colab, einops, vit_helpers.vit; print(vit_helpers.__file__)"
     done = execute(f"{setup}\n{setup}\n{where}")
     assert done.returncode == 0, done.stderr
     package = Path(done.stdout.strip()).parent
@@ -225,7 +225,7 @@ def test_a_notebook_runs_alone(alone, published, world, offline, notebook, tmp_p
             if text.get("name") == "stderr"
         )
     )
-    code = "import torch, torchinfo, vit_helpers; print(torch.__version__, vit_helpers.__file__)"
+    code = "import torch, einops, vit_helpers; print(torch.__version__, vit_helpers.__file__)"
     version, where = run(alone, "-c", code, env=env, cwd=tmp_path).split()
     assert Path(where).is_relative_to(alone.parents[1])
     assert version.startswith("2.11.") or env is offline

@@ -108,14 +108,21 @@ def leads(folder):
     return re.findall(r"\]\(images/README/[\w.]+\)\]\(([^)]*)\)", readme)
 
 
+def site_in(folder):
+    """The site that the README's first pictures lead to, "" for none"""
+    (site,) = {lead if lead.startswith("https://") else "" for lead in leads(folder)}
+    return site
+
+
 def test_with_a_site_the_first_pictures_lead_to_its_live_page(repository):
     before, site = contents(repository), "https://own-er.github.io/a.name_2/"
     assert set(leads(repository)) == {
         "notebooks/00_start_here.ipynb",
         "notebooks/03_attention.ipynb",
     }
+    assert site_in(repository) == ""
     command(repository, "publish", "own-er/a.name_2", "--site", site)
-    assert leads(repository) == [site] * 3
+    assert leads(repository) == [site] * 3 and site_in(repository) == site
     command(repository, "publish", "own-er/a.name_2")
     assert site not in (repository / "README.md").read_text(encoding="utf-8")
     command(repository, "publish", "own-er/a.name_2", "--site", site)
@@ -274,7 +281,7 @@ def test_copies_that_readers_keep_are_left_alone(repository):
 def test_every_file_says_what_the_one_place_says():
     address = home()
     assert address in ("", publish.address(address.removeprefix(publish.GITHUB)) if address else "")
-    for path, text in publish.pages(address).items():
+    for path, text in publish.pages(address, site_in(ROOT)).items():
         assert path.read_text(encoding="utf-8") == text, (
             f"run `python -m tools.publish` for {path.name}"
         )
