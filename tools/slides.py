@@ -1,8 +1,9 @@
 """Make slides of the core pages for a projector, a deck each, from stored outputs; offline.
 
 A heading starts a slide, and so does every cell and every image, which stands under the heading of
-its section. Long prose is divided. Setup, solutions and cells that only draw are left out. Space
-and the arrow keys go on, S opens the speaker's view, F fills the screen, O shows all slides.
+its section. Long prose is divided. Setup, solutions, captions and cells that only draw are left
+out. Space and the arrow keys go on, S opens the speaker's view, F fills the screen, O shows all
+slides.
 """
 
 import argparse
@@ -24,6 +25,7 @@ MARK = Path("_static", "slides.css")  # by this file a folder is known to hold s
 BREAK = "```{revealjs-break}\n:notitle:\n```\n\n"
 BREAK_WITH_HEADING = "```{revealjs-break}\n```\n\n"
 FULL = 110  # words: more do not fit on a slide
+CAPTION = "> *Figure:"  # it would stand on the slide after its figure
 BLOCK = re.compile(r"(?:^(```+).*?^\1|.+?)(?:\n{2,}|\Z)", re.DOTALL | re.MULTILINE)  # or paragraph
 
 
@@ -69,6 +71,8 @@ def split_prose(text: str) -> Iterator[str]:
     """Parts of a text that fit on slides: whole paragraphs, lists, tables, headings with text."""
     part = ""
     for block in (match[0] for match in BLOCK.finditer(text.strip())):
+        if block.startswith(CAPTION):
+            continue
         is_heading = block.startswith("#")
         only_heading = part.startswith("#") and "\n" not in part.strip()
         too_long = len((part + block).split()) > FULL and not only_heading

@@ -211,8 +211,10 @@ def test_numbers_on_the_board_and_in_the_questions_are_right():
     patches = patchify(torch.arange(24).reshape(1, 1, 4, 6), 2)[0].tolist()
     assert all(f"patch {n} = {' '.join(map(str, patches[n]))}" in section("01") for n in (0, 4))
 
-    _, n, length = patchify(torch.zeros(1, 3, 32, 48), 8).shape
+    _, n, length = patchify(torch.zeros(1, 3, 40, 64), 8).shape
     assert f"{n} patches of 3·8·8 = {length} numbers" in under("Grading and oral questions")
+    n = patchify(torch.zeros(1, 1, 24, 56), 8).shape[1]
+    assert f"a 24 x 56 image with patches of 8, which is {n + 1}." in section("00")
 
     runs = {"baseline": [0.80, 0.90, 0.85], "change": [0.83, 0.92, 0.89]}
     runs["difference"] = [b - a for a, b in zip(*runs.values(), strict=True)]

@@ -14,6 +14,9 @@ def test_prose_is_cut_into_slides_at_headings_and_between_paragraphs():
     parts = [" ".join(dict.fromkeys(part.split())) for part in slides.split_prose(text)]
     assert parts == ["## A one", "two", "three", "### B four", "``` x y"]
     assert [*slides.split_prose("")] == []
+    assert [*slides.split_prose("> *Figure: four rows.*\n\nThe third is a ramp.")] == [
+        "The third is a ramp."
+    ]
 
 
 def test_a_cell_that_only_draws_has_no_slide_for_its_code():
