@@ -172,9 +172,9 @@ ATTENTION_WRONG |= written("q, k, v", globals(), {
         "both(soft(q @ k.permute(0, 2, 1) / q.shape[-1] ** 0.5), v)",
     "with ... einsum takes any axes in front":
         'both(soft(torch.einsum("btd,bsd->bts", q, k) / q.shape[-1] ** 0.5), v)',
-    "the values are right, but these are scores: return":
+    "the output is right, but these are scores: return":
         "(soft(scaled(q, k)) @ v, scaled(q, k))",
-    "the values are right, but these are scores, without": "(soft(scaled(q, k)) @ v, scores(q, k))",
+    "the output is right, but these are scores, without": "(soft(scaled(q, k)) @ v, scores(q, k))",
     "but q k^T multiplies (T, d) by (d, T)":
         ["both(soft(q @ k / q.shape[-1] ** 0.5), v)", "both(soft(q * k / q.shape[-1] ** 0.5), v)"],
     "weights @ v, in this order": "(v @ soft(scaled(q, k)), soft(scaled(q, k)))",
@@ -187,7 +187,7 @@ ATTENTION_WRONG |= written("q, k, v", globals(), {
     "gives shape (1, 3)":
         "(torch.tensor([[6.65, 2.45, 0.90]]), torch.tensor([[0.665, 0.245, 0.090]]))",
 }) | {
-    "the values aren't weights @ v": right_weights(lambda w, q, k, v: w @ v + 1),
+    "the output isn't weights @ v": right_weights(lambda w, q, k, v: w @ v + 1),
     "images mix":
         [lambda q, k, v: both(soft(scaled(q, k[:1] if q.ndim > 2 else k)), v), batch_mean],
     "is something in it random?": with_dropout,
@@ -255,9 +255,9 @@ MASK_WRONG = {
         "fill(q, k, v, m.reshape(-1, m.shape[-1]).all(0))",
         "fill(q, k, v, m & (torch.ones_like(scores(q, k)).tril() > 0))",
     ],
-    "the values are right, but these are scores: return":
+    "the output is right, but these are scores: return":
         "(attention(q, k, v, m)[0], torch.where(m, scaled(q, k), -math.inf))",
-    "the values are right, but these are scores, without":
+    "the output is right, but these are scores, without":
         "(attention(q, k, v, m)[0], torch.where(m, scores(q, k), -math.inf))",
     "there are ~, & and |": "fill(q, k, v, m, keep=not m)",
     "when all scores are below zero: a hidden token, False in the mask, still":
@@ -304,6 +304,7 @@ SPLIT_WRONG = written(
     "x, h",
     globals(),
     {
+        "Cut the last axis into heads": "torch.stack(x.chunk(h, 1), 1)",
         "a single view or reshape mixes": "x.flatten(1).unflatten(1, (h, x.shape[1], -1))",
         "the heads come in reverse order": "torch.stack(x.chunk(h, -1)[::-1], 1)",
         "every head contains": "split_loops(x, h)[:, :1].repeat(1, h, 1, 1)",
@@ -695,13 +696,17 @@ FIX_WRONG = MODULE_WRONG | {
         Planted,
         forward=lambda self, x: self.attn(*[x.transpose(0, 1)] * 3).transpose(0, 1),
     ),
-    "[x] fix":
+    "cuts the same numbers anew":
         of(
             Planted,
             forward=lambda self, x: (
                 Torch.forward(self, x.reshape(x.shape[1], x.shape[0], -1)).reshape(x.shape)
             ),
         ),
+    "swapped twice": [
+        of(Torch, forward=lambda self, x: Torch.forward(self, x.transpose(0, 1)).transpose(0, 1)),
+        of(Torch, forward=lambda self, x: Torch.forward(self, x.swapaxes(0, 1)).swapaxes(0, 1)),
+    ],
     "images mix":
         of(Planted, forward=lambda self, x: self.attn(x[0], x[0], x[0])[0].expand(x.shape)),
     "it should give one tensor": of(Torch, forward=lambda self, x: self.attn(x, x, x)),

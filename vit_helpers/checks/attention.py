@@ -1,16 +1,18 @@
 """The exercises of notebook 03; multi-head attention is in multi_head.py."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from vit_helpers.attention import attention
-from vit_helpers.checks.attention_mistakes import MASKS, SCORES, VALUES, WEIGHTS
+from vit_helpers.checks.attention_mistakes import MASKS, OUTPUTS, SCORES, WEIGHTS
 from vit_helpers.checks.engine.compare import same
 from vit_helpers.checks.engine.contract import expect_contract
 from vit_helpers.checks.engine.exercise import Arguments, Case, Contract, Exercise, Outcome, Wording
-from vit_helpers.checks.engine.report import Function
+from vit_helpers.checks.engine.modules import ModuleExercise, made, output
+from vit_helpers.checks.engine.report import Function, reject_if
 from vit_helpers.checks.multi_head import MULTI_HEAD, heads_of
 
 # Functions: attention and its mask
@@ -21,13 +23,13 @@ def weights(wrong: Function) -> Function:
     return lambda q, k, v, *mask: ((w := wrong(q, k, v, *mask)) @ v, w)
 
 
-def values(wrong: Function) -> Function:
-    """Make a whole wrong answer from wrong values, with the right weights."""
+def outputs(wrong: Function) -> Function:
+    """Make a whole wrong answer from a wrong output, with the right weights."""
     return lambda q, k, v, *mask: (wrong(w := attention(q, k, v, *mask)[1], q, k, v), w)
 
 
 def returned(wrong: Function) -> Function:
-    """Make a whole wrong answer with right values, and something else in place of the weights."""
+    """Make a whole wrong answer with the right output, and something else for the weights."""
     return lambda q, k, v, *mask: (attention(q, k, v, *mask)[0], wrong(q, k, v, *mask))
 
 
@@ -74,7 +76,7 @@ def row_sums(got: Tensor, *args: Tensor) -> str:
     """Write the message about weights that no known mistake gives."""
     sums = same(got.sum(-1), torch.ones_like(got[..., 0]))
     return (
-        "the rows sum to 1, but are not the softmax of q k^T / sqrt(d)"
+        "the rows sum to 1, but are not the softmax of q k^T / sqrt(d). Is d the last axis of q?"
         if sums
         else "the rows don't sum to 1"
     )
@@ -99,12 +101,12 @@ HINTS = {  # for errors with one image, T = 5 and d = 3, and for a batch
 }  # fmt: skip
 UNKNOWN = {
     "weights": row_sums,
-    "values": "the weights are right, but the values aren't weights @ v",
+    "output": "the weights are right, but the output isn't weights @ v",
 }
 ATTENTION = Exercise(
     name="attention",
     reference=attention,
-    outcome=Outcome(returns=("values", "weights"), compared=("weights", "values")),
+    outcome=Outcome(returns=("output", "weights"), compared=("weights", "output")),
     wording=Wording(unknown=UNKNOWN, hints=HINTS),
     contract=Contract(
         batch=3,
@@ -129,7 +131,7 @@ ATTENTION = Exercise(
     },
     mistakes={message: weights(wrong) for message, wrong in WEIGHTS.items()}
     | {message: returned(wrong) for message, wrong in SCORES.items()}
-    | {message: values(wrong) for message, wrong in VALUES.items()},
+    | {message: outputs(wrong) for message, wrong in OUTPUTS.items()},
 )
 check_attention = ATTENTION.check
 
@@ -175,7 +177,7 @@ def open_mask() -> Tensor:
 MASK = Exercise(
     name="mask",
     reference=attention,
-    outcome=Outcome(returns=("values", "weights"), compared=("weights", "values")),
+    outcome=Outcome(returns=("output", "weights"), compared=("weights", "output")),
     wording=Wording(odd=odd_weights, unknown=UNKNOWN, hints=HINTS),
     contract=Contract(batch=3, case=qkv(2, 5, 4, mask=square_mask)),
     ideas={
@@ -198,7 +200,7 @@ MASK = Exercise(
     },
     mistakes={message: weights(wrong) for message, wrong in MASKS.items()}
     | {message: returned(wrong) for message, wrong in SCORES.items()}
-    | {message: values(wrong) for message, wrong in VALUES.items()},
+    | {message: outputs(wrong) for message, wrong in OUTPUTS.items()},
 )
 check_mask = MASK.check
 
@@ -250,6 +252,7 @@ SPLIT_HEADS = Exercise(
     wording=Wording(
         when=lambda x, h: f"for {tuple(x.shape)} and {h} heads",
         says="{message}",
+        hints={"stack expects each tensor": "Cut the last axis into heads, dim=-1"},
         unknown=(
             "the shape is right, but the numbers are not: "
             "head i has the components (i-1)*d to i*d - 1 of each token"
@@ -273,7 +276,41 @@ check_split_heads = SPLIT_HEADS.check
 
 # Modules
 
-FIX = MULTI_HEAD.renamed(
-    "fix", [idea for idea in MULTI_HEAD.ideas if not idea.startswith("heads that")]
+
+def axes_swapped(exercise: ModuleExercise, answer: Function) -> None:
+    """Raise Mistake for two repairs of `nn.MultiheadAttention` that leave the axes as they were."""
+    module, x = made(answer, *exercise.cases[0])
+    attn = next((m for m in module.modules() if isinstance(m, nn.MultiheadAttention)), None)
+    if attn is None:
+        return
+
+    def attend(tokens: Tensor) -> Tensor:
+        mixed: Tensor = attn(tokens, tokens, tokens)[0]
+        return mixed
+
+    tokens_first = x.transpose(0, 1)
+    with torch.no_grad():
+        got = output(module.eval(), x)
+        cut_anew = attend(x.reshape(tokens_first.shape)).reshape(x.shape)
+        swapped_back = attend(tokens_first).transpose(0, 1)
+    reject_if(
+        not attn.batch_first and same(got, cut_anew),
+        "a reshape to (T, B, D) cuts the same numbers anew, and swaps nothing: transpose(0, 1)",
+    )
+    reject_if(
+        attn.batch_first and same(got, swapped_back),
+        "B and T are swapped twice: take batch_first=True or transpose(0, 1), not both",
+    )
+
+
+APART = next(idea for idea in MULTI_HEAD.ideas if idea.startswith("images"))
+FIX = replace(
+    MULTI_HEAD,
+    name="fix",
+    ideas={
+        idea: [axes_swapped, *trials] if idea == APART else trials
+        for idea, trials in MULTI_HEAD.ideas.items()
+        if not idea.startswith("heads that")
+    },
 )
 check_multi_head, check_fix = MULTI_HEAD.check, FIX.check

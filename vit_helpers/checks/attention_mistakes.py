@@ -1,6 +1,6 @@
 """What can go wrong in attention.
 
-The tables hold wrong weights, with a mask and without, and wrong values from right weights.
+The tables hold wrong weights, with a mask and without, and wrong outputs from right weights.
 """
 
 import math
@@ -131,13 +131,13 @@ MASKS = variants(weigh, {  # under a mask
     "fills after the softmax, but the scores must be filled before it":
         lambda q, k, v, mask: hide(weigh(q, k, v), mask),
 }  # fmt: skip
-SCORES = variants(weigh, {  # returned beside right values
-    "the values are right, but these are scores: return the weights, after the softmax":
+SCORES = variants(weigh, {  # returned beside the right output
+    "the output is right, but these are scores: return the weights, after the softmax":
         {"soft": lambda s: s},
-    "the values are right, but these are scores, without sqrt(d): return the weights, "
+    "the output is right, but these are scores, without sqrt(d): return the weights, "
     "after the softmax": {"scale": one, "soft": lambda s: s},
 })  # fmt: skip
-VALUES: dict[str, Function] = {  # from right weights w
+OUTPUTS: dict[str, Function] = {  # from right weights w
     "averages with the transposed weights, but row t of the weights belongs to token t":
         lambda w, q, k, v: w.mT @ v,
     "averages the queries, but should average the values v": lambda w, q, k, v: w @ q,

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from vit_helpers.attention import MultiHeadAttention
-from vit_helpers.checks.attention_mistakes import VALUES, WEIGHTS, weigh
+from vit_helpers.checks.attention_mistakes import OUTPUTS, WEIGHTS, weigh
 from vit_helpers.checks.engine import modules
 from vit_helpers.checks.engine.compare import same
 from vit_helpers.checks.engine.modules import ModuleExercise, Reading
@@ -137,7 +137,7 @@ SEEN_BEFORE = (  # what a check of modules sees in another way, or cannot tell f
 )
 HEADS = variants(multi_head, {
     message: {part: wrong}
-    for part, table in (("weights", WEIGHTS), ("values", VALUES))
+    for part, table in (("weights", WEIGHTS), ("values", OUTPUTS))
     for message, wrong in table.items() if not re.search(SEEN_BEFORE, message)
 } | {
     "each column of the weights sums to 1, but each row should: the softmax is over the keys, "
