@@ -114,14 +114,14 @@ def test_missing_and_old_packages_are_named(monkeypatch):
     def version(name):
         if name == "einops":
             raise metadata.PackageNotFoundError(name)
-        return {"torch": "2.5.1+cpu", "nbval": "0.12.0"}.get(name) or installed(name)
+        return {"torch": "2.5.1+cpu", "anywidget": "0.8.1"}.get(name) or installed(name)
 
     monkeypatch.setattr(metadata, "version", version)
     state, text, advice = find(checks.packages)
     assert state == "bad" and len(text.split("; ")) == 3
     assert "torch 2.5.1+cpu does not fit, required is >=2.11" in text
     assert "einops is missing" in text
-    assert "nbval 0.12.0 does not fit, required is <0.12,>=0.11" in text
+    assert "anywidget 0.8.1 does not fit, required is >=0.9" in text
     assert re.search(r'pip install .*"torch>=2.11".* "einops>=', advice) or re.search(
         r'pip install .*"einops>=.* "torch>=2.11"', advice
     )

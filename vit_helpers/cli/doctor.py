@@ -63,7 +63,7 @@ def print_wrapped(start: str, text: str) -> None:
     lines = textwrap.fill(
         text, 100, initial_indent=start, subsequent_indent=indent, break_on_hyphens=False
     )
-    print(lines)
+    print(lines, flush=True)
 
 
 def python() -> Finding:
