@@ -57,7 +57,7 @@ def test_transfer_shows_what_is_copied_new_and_trained(class_token):
     said = texts(fig)
     for copy in copies.values():
         assert f"{sum(p.numel() for p in copy.parameters() if p.requires_grad):,}" in said
-    assert ("class token, positions" if class_token else "positions") in said
+    assert ("cls and positions" if class_token else "positions") in said
     copied = 2 + 3 + 1  # embeddings, blocks, norm
     assert boxes(fig, TRAINED) == copied + 1  # and the key
     assert boxes(fig, FROZEN) == 3 * copied + 1  # pretrained, probe, LoRA, and the key

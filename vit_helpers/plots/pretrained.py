@@ -68,7 +68,7 @@ def draw_transfer(model: Any, num_classes: int, rank: int) -> Picture:
     """
     fig, ax = style.new_figure(9, 5.2)
     depth = len(model.blocks)
-    embeddings = "class token, positions" if model.config.class_token else "positions"
+    embeddings = "cls and positions" if model.config.class_token else "positions"
     parts = ["patch embedding", embeddings, *(f"block {i + 1}" for i in range(depth))]
     parts += ["final norm", "head"]
     top = len(parts)
