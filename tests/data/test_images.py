@@ -380,7 +380,10 @@ def test_the_range_of_wide_numbers_is_the_smallest_usual_one(values, white):
 def test_a_range_that_cannot_be_known_is_refused(tmp_path, values):
     array = np.array([values], dtype=np.float32 if isinstance(values[0], float) else np.int32)
     Image.fromarray(array).save(tmp_path / "x.tif")
-    with pytest.raises(ValueError, match=r"x\.tif: .*gray value.* say what white is"):
+    with pytest.raises(
+        ValueError,
+        match=r"x\.tif: .*--white (N|131071|134217727) ",
+    ):
         open_picture(tmp_path / "x.tif")
 
 
