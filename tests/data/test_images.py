@@ -107,6 +107,18 @@ FAULTS = {
 }
 
 
+@pytest.mark.parametrize("ending", [".HEIC", ".nef", ".txt"])
+def test_a_picture_that_is_not_read_is_not_called_damaged(tmp_path, ending):
+    path = tmp_path / f"x{ending}"
+    path.write_bytes(b"no picture for Pillow")
+    with pytest.raises(ValueError, match=rf"x\{ending} ") as refused:
+        open_picture(path)
+    says = "is damaged" if ending == ".txt" else f"ends with {ending.lower()}, "
+    assert says in str(refused.value)
+    Image.new("RGB", (2, 2)).save(path, format="PNG")  # with another name than its format
+    assert open_picture(path).size == (2, 2)
+
+
 POSIX = {"20 GiB", "a pipe"}  # Windows has no such pipes, and takes room for empty space in a file
 
 

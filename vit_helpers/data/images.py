@@ -32,6 +32,10 @@ IMAGE_ENDINGS = (  # of the formats of pictures that Pillow reads; of an animati
     *(".tif", ".tiff", ".ppm", ".pgm", ".pbm", ".pnm", ".pfm", ".tga", ".icb", ".vda", ".vst"),
     *(".jp2", ".j2k", ".j2c", ".jpc", ".jpf", ".jpx", ".ico", ".pcx", ".psd", ".qoi", ".sgi"),
 )
+UNREAD = {  # pictures that Pillow does not read by itself: of phones, of drawings, and raw ones
+    *(".heic", ".heif", ".hif", ".avif", ".jxl", ".svg", ".arw", ".cr2", ".cr3", ".dng", ".nef"),
+    *(".nrw", ".orf", ".pef", ".raf", ".raw", ".rw2", ".srw", ".x3f"),
+}.difference(AVIF)
 
 
 class GrayRange(NamedTuple):
@@ -112,12 +116,19 @@ def decode(content: bytes, file: str | Path, white: float | None = None) -> Imag
             return to_rgb(picture, mode, white, bits)
     except (_UnknownRangeError, _TooLargeError) as error:
         raise ValueError(f"{shown(file)}: {error}") from error
-    except Image.UnidentifiedImageError:
-        message = "is damaged, or not an image: its format is unknown"
-        raise ValueError(f"{shown(file)} {message}") from None
     except Exception as error:  # PIL raises many kinds: OSError, SyntaxError, struct.error, ...
-        reason = shown(" ".join(str(error).split())[:200]) or type(error).__name__
-        raise ValueError(f"{shown(file)} is damaged, or not an image: {reason}") from error
+        raise ValueError(f"{shown(file)} {tell_fault(Path(file), error)}") from error
+
+
+def tell_fault(file: Path, error: Exception) -> str:
+    """Say what is wrong with an image file that PIL could not decode."""
+    ending = file.suffix.lower()
+    if ending in UNREAD:
+        return f"ends with {ending}, and such files are not read: convert it to JPEG or PNG"
+    reason = shown(" ".join(str(error).split())[:200]) or type(error).__name__
+    if isinstance(error, Image.UnidentifiedImageError):
+        reason = "its format is unknown"
+    return f"is damaged, or not an image: {reason}"
 
 
 def check_pixels(size: tuple[int, int]) -> None:
