@@ -124,8 +124,7 @@ TABLE = [  # words, exit status, what is printed: to stdout of 0, to stderr of o
     (["ablate", "tuned.toml"], WRONG,
      "baseline: a table trains from scratch, without the weights ours:seven"),
     (["ablate", "broken.toml"], WRONG,
-     r"bad\.png is damaged, .*; remove it, or leave it out with --skip-broken "
-     r"of train and shards \(in Python: skip_broken=True\)$"),
+     r"bad\.png is damaged, .*; remove it$"),
     (["ablate", "small.toml"], OK,
      r"baseline +1 +\d\.\d+ +NaN +\+0\.0000 +NaN (.|\n)*rows: small\.csv"),
 ]  # fmt: skip

@@ -37,6 +37,17 @@ SHORT = 4  # bytes of a sha256 by which a run knows the images that it has seen
 SKIP = "--skip-broken of train and shards (in Python: skip_broken=True)"
 
 
+class BrokenFilesError(ValueError):
+    """Image files cannot be read.  plain: the message without the option to leave them out"""
+
+    def __init__(self, message: str, plain: str) -> None:
+        super().__init__(message, plain)
+        self.plain = plain
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
 class ImageFile(NamedTuple):
     """An image file that was read, the row of its image among all, its label, and its sha256.
 
@@ -272,18 +283,22 @@ def reorder(pixels: Pixels, rows: Sequence[int]) -> None:
 
 
 def check_broken(errors: Sequence[FileError], count: int, skip: bool = False) -> None:
-    """Raise ValueError with the first ten of what is wrong with files, or warn if they are skipped.
+    """Raise `BrokenFilesError` with the first ten faults of files, or warn if they are skipped.
 
     count: of all files
     """
     if not errors:
         return
     if len(errors) == 1 and not skip:
-        raise ValueError(f"{errors[0]}; remove it, or leave it out with {SKIP}")
+        plain = f"{errors[0]}; remove it"
+        raise BrokenFilesError(f"{plain}, or leave it out with {SKIP}", plain)
     lines = "".join(f"\n  {error}" for error in errors[:NAMED])
     if len(errors) > NAMED:
         lines += f"\n  and {len(errors) - NAMED:,} more"
     message = f"{len(errors):,} of {count:,} images cannot be read"
     if not skip:
-        raise ValueError(f"{message}; remove them, or leave them out with {SKIP}:{lines}")
+        plain = f"{message}; remove them"
+        raise BrokenFilesError(
+            f"{plain}, or leave them out with {SKIP}:{lines}", f"{plain}:{lines}"
+        )
     warnings.warn(f"{message} and are left out:{lines}", stacklevel=3)
