@@ -203,11 +203,11 @@ def print_warnings_at_once() -> Iterator[None]:
     with warnings.catch_warnings():
         show_others = warnings.showwarning
 
-        def show(message: Warning | str, category: type[Warning], *where: Any) -> None:
+        def show(message: Warning | str, category: type[Warning], *where: Any, **text: Any) -> None:
             if category is UserWarning:
                 print(f"note: {escape(message)}", flush=True)
             else:
-                show_others(message, category, *where)
+                show_others(message, category, *where, **text)
 
         warnings.showwarning = show
         yield
