@@ -67,7 +67,7 @@ def white_of(pretrained: Pretrained, files: Sequence[Path], given: float | None)
     if given is None and is_dark(highest, white):
         warnings.warn(
             f"no gray value of these images is above {highest:g}, but white was {white:g} in "
-            f"training: if it is another here, give it with --white N",
+            "training: if it is another here, give it with --white N",
             stacklevel=2,
         )
     return white
