@@ -5,9 +5,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import psutil
 import pytest
+from PIL import Image
 
 from vit_helpers.ablation.rows import COLUMNS, pack
 from vit_helpers.cli import main
@@ -60,6 +62,25 @@ def test_the_command_runs_a_declared_table(tmp_path, capsys):
     declared.write_text("data = ")
     assert "is not valid TOML" in ablate(declared)[2]
     assert "error: " in ablate(tmp_path / "none.toml")[2]
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_what_is_to_be_said_of_a_folder_is_a_note(tmp_path, workers):
+    """It was a warning of Python's with a line of code, and one of each worker"""
+    for number in range(20):
+        path = tmp_path / "x" / "ab"[number % 2] / f"{number}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        pixels = np.random.default_rng(number).integers(0, 255, (8, 8), dtype=np.uint8)
+        Image.fromarray(pixels).save(path)
+    (tmp_path / "x" / "a" / "b.heic").touch()
+    table = """data = "folder:x"\nmodel = "mini/4"\nseeds = 2
+[baseline]\nimage_size = 8\nsplit = "exact"\nepochs = 1\ndepth = 1\n"""
+    (tmp_path / "t.toml").write_text(table)
+    words = [sys.executable, "-m", "vit_helpers", "ablate", "t.toml", "--workers", workers]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("note: left out in ") and done.stdout.count("note:") == 1
+    assert "arning" not in done.stderr
 
 
 @pytest.mark.processes

@@ -128,7 +128,7 @@ def gone(animals):
             ValueError,
             "two folders, .*only cat",
         ),
-        (no_images, ValueError, r"dog of .*pets, but 1 \.txt"),
+        (no_images, ValueError, r"pets.dog, but 1 \.txt"),
         (flat, ValueError, "two folders, .*none"),
         (
             two_pictures,

@@ -2,6 +2,7 @@
 
 import shutil
 import struct
+import warnings
 import zlib
 
 import numpy as np
@@ -12,7 +13,8 @@ from PIL import Image, TiffImagePlugin
 
 from vit_helpers.data import load
 from vit_helpers.data.cache import ImageCache
-from vit_helpers.data.images import measure_grays, open_picture
+from vit_helpers.data.images import measure_grays, open_picture, warn_of_half
+from vit_helpers.data.reading import read_pixels
 from vit_helpers.data.shards import write_shards_of_folder
 from vit_helpers.pretrained import load_pretrained
 
@@ -59,8 +61,10 @@ def test_12_bits_in_16_are_asked_about_by_every_command(tmp_path, words):
     run = command(*words, cwd=tmp_path)
     assert run.returncode == 1 and run.stderr.count("\n") == 1
     assert (
-        "with more than 8 bits: 60, brightest: " in run.stderr
-        and "perhaps 4095, with --white N" in run.stderr
+        "60 images " in run.stderr
+        and "(brightest: " in run.stderr
+        and "12 bits, add --white 4095 (" in run.stderr
+        and "white = 4095 under [baseline]" in run.stderr
     )
     assert command(*words, "--white", "4095", cwd=tmp_path).returncode == 0
 
@@ -77,7 +81,7 @@ def test_the_answer_keeps_all_grays_and_stays_with_the_weights(tmp_path):
     assert command("train", "--resume", "run", cwd=tmp_path).returncode == 0
     dark = tmp_path / "x" / "smooth" / "2.png"  # alone it says nothing about white
     assert command("predict", dark, "--weights", "run", cwd=tmp_path).returncode == 0
-    with pytest.raises(ValueError, match="fewer than 16 grays"):
+    with pytest.raises(ValueError, match=r"2\.png.* --white 255 "):
         open_picture(dark)
     shutil.copytree(tmp_path / "x", tmp_path / "new" / "x")
     bright = np.full((16, 16), 60000, np.uint16)
@@ -106,21 +110,69 @@ def test_dark_images_have_the_white_of_the_bright_ones(tmp_path, kind, highest, 
 
 
 @pytest.mark.parametrize(
-    ("kind", "highest"),
+    ("kind", "highest", "likely"),
     [
-        ("16", 1023),
-        ("16", 255),
-        ("16", 4095),
-        ("32", 10),
-        ("32", 300),
-        ("float", 1.5),
-        ("float", 0.05),
+        ("16", 1023, 1023),
+        ("16", 255, 255),
+        ("16", 4000, 4095),
+        ("32", 10, 15),
+        ("32", 300, 511),
+        ("float", 1.5, 3),
+        ("float", 0.05, 0.05),
     ],
 )
-def test_a_white_that_leaves_few_grays_is_refused_for_every_depth(tmp_path, kind, highest):
+def test_a_white_that_leaves_few_grays_is_refused_for_every_depth(tmp_path, kind, highest, likely):
     draw(tmp_path / "x", kind, highest, count=3, ending="tif")
-    with pytest.raises(ValueError, match=r"fewer than 16 grays"):
+    with pytest.raises(ValueError, match=rf"6 images .* --white {likely:g} \(in Python"):
         load(f"folder:{tmp_path / 'x'}", image_size=16, split="exact")
+
+
+def draw_flat(folder, highest, kind=np.uint16):
+    """Gray ramps from 0 up to the highest value, by file"""
+    for name, value in highest.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        ramp = np.linspace(0, value, 64).reshape(8, 8).astype(kind)
+        Image.fromarray(ramp).save(folder / name)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["train", "--data", "folder:x", *WORDS],
+        ["shards", "folder:x", "shards", "--image-size", "16", "--split", "exact"],
+        ["predict", "x", "--weights", "ours:photos"],
+        ["evaluate", "ours:photos", "folder:y"],
+    ],
+)
+def test_a_white_far_above_all_values_is_said_by_every_command(tmp_path, words):
+    """14 bits lost three quarters of their brightness without a word"""
+    draw(tmp_path / "x", highest=16320, count=6)
+    (tmp_path / "y").mkdir()
+    for own, known in (("smooth", "cat"), ("striped", "dog")):
+        shutil.copytree(tmp_path / "x" / own, tmp_path / "y" / known)
+    run = command(*words, cwd=tmp_path)
+    (note,) = [line for line in run.stdout.splitlines() if "--white" in line]
+    assert run.returncode == 0 and note.startswith("note: 12 images ")
+    assert " 65535. " in note and " 14 bits, add --white 16383 (" in note
+    assert "--white" not in command(*words, "--white", "16383", cwd=tmp_path).stdout
+
+
+@pytest.mark.parametrize(
+    ("kind", "highest", "likely"),
+    [
+        (np.uint16, 32767, "32767"),
+        (np.uint16, 32768, None),
+        (np.int32, 2**29, "1073741823"),
+        (np.int32, 100, None),  # of 255
+        (np.float32, 0.3, None),
+    ],
+)
+def test_only_a_full_depth_is_doubted(tmp_path, kind, highest, likely):
+    draw_flat(tmp_path, {"x/a/0.tif": highest, "x/b/0.tif": highest / 2}, kind)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        read_pixels({"train": [(path, 0) for path in tmp_path.rglob("*.tif")]}, 8)
+    assert [f"--white {likely} (" in str(one.message) for one in said] == [True] * bool(likely)
 
 
 @pytest.mark.parametrize("kind", [np.uint16, np.int32, np.float32])
@@ -149,7 +201,10 @@ def test_the_bits_that_a_tiff_declares_are_obeyed(tmp_path):
     start = struct.pack("<2sHI", b"II", 42, 8 + len(packed))
     (tmp_path / "x.tif").write_bytes(start + packed + directory)
     assert np.array(open_picture(tmp_path / "x.tif"))[0, :, 0].tolist() == [0, 127, 255, 1]
-    assert measure_grays(tmp_path / "x.tif").high == 65535
+    grays = measure_grays(tmp_path / "x.tif")
+    assert grays.high == 65535
+    with warnings.catch_warnings(action="error"):
+        warn_of_half([grays._replace(high=20000)], 65535)
 
 
 @pytest.mark.parametrize("mode", ["L", "RGB"])
@@ -248,14 +303,14 @@ OPTIONS = {"image_size": 8, "split": "exact"}
 def test_colors_of_few_bits_in_16_are_asked_about(tmp_path, highest, bands, color_type):
     """Those of 12 bits became 16 levels, almost black, without a word"""
     data = draw_colors(tmp_path / "x", highest, bands=bands, color_type=color_type)
-    with pytest.raises(ValueError, match=r"16 grays .* 65535"):
+    with pytest.raises(ValueError, match=r"8 images .* 8 bits, .* --white 65535 "):
         load(data, **OPTIONS)
-    with pytest.raises(ValueError, match="fewer than 16 grays"):
+    with pytest.raises(ValueError, match=r"8 images .* --white 65535 "):
         write_shards_of_folder(tmp_path / "x", tmp_path / "y", 8, split="exact")
-    with pytest.raises(ValueError, match=r"a.0.png: .* 16 grays"):
+    with pytest.raises(ValueError, match=r"a.0.png: .* --white 65535"):
         open_picture(tmp_path / "x" / "a" / "0.png")
     run = command("predict", "x", "--weights", "ours:photos", cwd=tmp_path)
-    assert run.returncode == 1 and "fewer than 16 grays" in run.stderr
+    assert run.returncode == 1 and "--white 65535" in run.stderr
     with pytest.raises(ValueError, match=r"4095: .* 8 bits"):
         load(data, **OPTIONS, white=4095)  # it had no effect
     if highest > 255:  # of which nothing is left
@@ -266,6 +321,8 @@ def test_colors_of_16_bits_are_read_as_before(tmp_path):
     data = load(draw_colors(tmp_path / "x", 65535), **OPTIONS)
     assert data.white == 65535 and data.train.pixels.max() == 255
     dark = np.full((8, 8, 3), 500)  # beside bright ones
+    with pytest.warns(UserWarning, match=r"8 images .* 8 bits, .* --white 65535 "):
+        load(draw_colors(tmp_path / "y", 16383), **OPTIONS)
     save_png_16(tmp_path / "x" / "a" / "dark.png", dark)
     assert load(f"folder:{tmp_path / 'x'}", **OPTIONS).white == 65535
 

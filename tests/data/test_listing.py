@@ -145,12 +145,30 @@ def test_splits_in_classes_are_named(pets):
 
 
 def test_what_is_there_instead_of_images_is_said(pets, tmp_path):
+    """Beside 33 endings of images, which are no help for a photo of a phone"""
     (pets / "cow").mkdir()
     (pets / "cow" / "1.heic").touch()
-    with pytest.raises(ValueError, match=r"cow .* 1 \.heic"):
+    with pytest.raises(ValueError, match=r"pets/cow, but 1 \.heic: .*JPEG or PNG$") as refused:
         list_classes(pets)
+    assert ".jpg" not in str(refused.value)
     done = command("predict", "pets/cow", "--weights", "ours:photos", cwd=tmp_path)
-    assert "pets/cow, but 1 .heic" in done.stderr
+    assert "pets/cow, but 1 .heic: " in done.stderr and ".jpg" not in done.stderr
+
+
+def test_a_class_without_a_file_can_be_removed(pets):
+    """The endings of images were named"""
+    (pets / "cow").mkdir()
+    with pytest.raises(ValueError, match=r"pets/cow: add images, or remove the folder$"):
+        list_classes(pets)
+
+
+def test_names_that_differ_only_in_case_are_noticed(pets, tmp_path):
+    if (pets / "CAT").exists():
+        pytest.skip("this file system does not tell them apart")
+    draw(pets / "Dog" / "1.png", 90)
+    classes, (line,) = notes(list_classes, pets)
+    assert [*classes] == ["Dog", "cat", "dog"]
+    assert "pets/Dog and " in line and "pets/dog differ only" in line and "cat" not in line
 
 
 def test_a_way_to_divide_what_is_divided_is_noticed(tmp_path):

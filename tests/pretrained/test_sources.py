@@ -9,6 +9,7 @@ from peers import timm
 from tests.pretrained.test_key_maps import google_arrays
 from vit_helpers.parity import largest_difference, perturb
 from vit_helpers.pretrained import load_pretrained
+from vit_helpers.pretrained.assembly import explain_download
 from vit_helpers.pretrained.sources import OURS
 from vit_helpers.vit import ViTConfig
 
@@ -88,10 +89,25 @@ def test_no_network_and_wrong_hashes_are_told(monkeypatch, error):
         raise error
 
     monkeypatch.setattr("torchvision.models._api.load_state_dict_from_url", fail)
-    with pytest.raises(
-        OSError, match=r"could not get https://.*vit_b_16.*\nBy hand: .*load_pretrained\('ours:"
-    ):
+    says = r"could not get https://.*vit_b_16.*\nBy hand: .*vit_b_16.*\n.*--weights ours:photos "
+    with pytest.raises(OSError, match=says):
         load_pretrained("torchvision:vit_b_16")
+
+
+@pytest.mark.parametrize(
+    ("place", "is_there", "by_hand", "offline"),
+    [("a/b.pth", False, True, True), ("", False, False, True), ("", True, False, False)],
+)
+def test_a_place_is_named_only_if_it_is_known(place, is_there, by_hand, offline):
+    """timm and Hugging Face had "where timm keeps it" and "in a folder" """
+    with (
+        pytest.raises(OSError, match="could not get x: OSError: y") as failed,
+        explain_download("x", place, is_there),
+    ):
+        raise OSError("y")
+    said = str(failed.value)
+    assert ("By hand: put the file at a/b.pth" in said) == ("By hand" in said) == by_hand
+    assert ("--weights ours:photos" in said) == offline
 
 
 # Preprocessing of all of torchvision's

@@ -149,6 +149,7 @@ MAKE = {
     "Shards": lambda cls, folder: cls(shards(folder)),
     "Stream": lambda cls, folder: cls(shards(folder), 8, seed=3),
     "DownloadError": lambda cls, _: cls("no network"),
+    "BrokenFilesError": lambda cls, _: cls("x.png is broken, or skip it", "x.png is broken"),
     "BrokenShardError": lambda cls, _: cls("train-00000.tar"),
     "Recipe": lambda cls, _: cls(**RECIPE),
     "RunSettings": lambda cls, _: cls.from_dict({"depth": 4, "lr": 1e-3, "tta": True, "seed": 3}),

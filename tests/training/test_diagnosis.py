@@ -78,6 +78,15 @@ def test_each_symptom_has_its_name_and_advice(changes, symptom, says):
     assert str(found) == f"{symptom}: {found.advice}"
 
 
+def test_an_accuracy_above_guessing_is_not_said_to_be_below():
+    """0.47 was "no better" than 0.36"""
+    row = {"val_accuracy": 0.47, "val_largest_class": 0.36, "val_images": 36, "accuracy": 0.5}
+    found = diagnose([GOOD | row])
+    assert found.symptom == "no better than guessing"
+    said = str(found)
+    assert said.startswith("perhaps ") and "0.47" in said and "0.36: 36 " in said
+
+
 def test_overfitting_tells_when_validation_was_best():
     rows = [
         GOOD | {"epoch": e, "val_loss": loss, "val_accuracy": 0.7}

@@ -9,6 +9,7 @@ import os
 import threading
 import time
 import tomllib
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import ExitStack
@@ -29,6 +30,7 @@ from vit_helpers._files import hold, shown, tensor_digest
 from vit_helpers._validate import check_choice, check_int
 from vit_helpers.ablation.factorial import designed
 from vit_helpers.ablation.rows import Row, append_row, frame, pack, read_runs
+from vit_helpers.data.reading import BrokenFilesError
 from vit_helpers.data.splits import SPLITS, Data, DataLike
 from vit_helpers.training import fit, predict, set_seed
 from vit_helpers.training.best import EarlyStopping
@@ -215,6 +217,8 @@ def fill_table(
     left = {(name, seed): settings for name, seed, settings in runs if (name, seed) not in rows}
     if left:
         check_same_data(rows, runs, path)
+        for settings in left.values():  # what is to be said of the data is said before hours pass
+            load_settings(settings)
     jobs = [partial(train_run, *key, settings, test) for key, settings in left.items()]
     for number, row in enumerate(finished(jobs, workers), len(rows) + 1):
         row["machine"] = f"{machine}, {row['machine']}".removeprefix(", ")
@@ -255,17 +259,27 @@ def finished(jobs: Sequence[Callable[[], Row]], workers: int) -> Iterator[Row]:
 
 
 def prepare_worker() -> None:
-    """Use one thread for torch, and end with the process that started this one, however it ends."""
+    """Use one thread for torch, and end with the process that started this one, however it ends.
+
+    That process has given the package's warnings about the data.
+    """
     torch.set_num_threads(1)
+    warnings.filterwarnings("ignore", module="vit_helpers")
     parent: Any = multiprocessing.parent_process()
     threading.Thread(target=lambda: (parent.join(), os._exit(1)), daemon=True).start()
 
 
 def load_settings(settings: RunSettings) -> Any:
-    """Load the data set of a run, once."""
+    """Load the data set of a run, once.
+
+    raises: ValueError as `load_data`; of broken files without an option that tables do not have
+    """
     key = settings.data, settings.split, settings.white, settings.image_size
     if key not in LOADED:
-        LOADED[key] = load_data(settings)
+        try:
+            LOADED[key] = load_data(settings)
+        except BrokenFilesError as error:
+            raise ValueError(error.plain) from None
     return LOADED[key]
 
 

@@ -6,7 +6,7 @@ from functools import partial
 
 from vit_helpers._files import shown
 from vit_helpers.ablation import Table, compare, run_table, summarize
-from vit_helpers.cli.outputs import check_target
+from vit_helpers.cli.outputs import check_target, print_warnings_at_once
 from vit_helpers.scaling.timing import processor
 
 FORMATS = {
@@ -25,7 +25,8 @@ def run(args: Namespace) -> int:
     check_target(out, "--out", inputs=[args.table])  # `run_table` knows its own files
     report = partial(print, flush=True)
     try:
-        runs = run_table(Table.read(args.table), out, report, args.workers, processor())
+        with print_warnings_at_once():
+            runs = run_table(Table.read(args.table), out, report, args.workers, processor())
     except KeyboardInterrupt:
         print(f"\nstopped: finished runs are kept in {out}; the same command continues")
         return 130

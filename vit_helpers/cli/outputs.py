@@ -197,6 +197,22 @@ def print_warnings(aloud: bool = True) -> Iterator[None]:
             print(f"note: {escape(warning.message)}")
 
 
+@contextmanager
+def print_warnings_at_once() -> Iterator[None]:
+    """Print each warning about data as a note when it comes: what is inside may take hours."""
+    with warnings.catch_warnings():
+        show_others = warnings.showwarning
+
+        def show(message: Warning | str, category: type[Warning], *where: Any, **text: Any) -> None:
+            if category is UserWarning:
+                print(f"note: {escape(message)}", flush=True)
+            else:
+                show_others(message, category, *where, **text)
+
+        warnings.showwarning = show
+        yield
+
+
 def describe(data: DataLike) -> str:
     """Describe in two lines the classes of a data set and its splits, with their sizes."""
     classes = [shown(name) for name in data.class_names]

@@ -244,8 +244,8 @@ def add_predict(parser: ArgumentParser) -> None:
     attention through all blocks (attention rollout); if the head of the model reads no class token,
     both are means over all patches. For several images, or folders of them, prints a line per
     image; --csv stores the probabilities of all classes. With some weights, such as ours:photos, it
-    marks images that are unusually far from every class. This is only a hint: it misses many
-    unsuitable images, and marks 5% of suitable ones.
+    marks images that are unusually far from every class; with those of your own runs, it marks
+    none. This is only a hint: it misses many unsuitable images, and marks 5% of suitable ones.
 
     Earlier results of this command are replaced; other files are not.
 

@@ -17,12 +17,12 @@ from vit_helpers.cli.scores import confusion
 from vit_helpers.cli.seen import leave_out_seen, notes_of, warn_of_data_set
 from vit_helpers.data.folders import find_parts
 from vit_helpers.data.images import (
-    WHITE_OPTION,
     GrayRange,
     choose_white,
     is_dark,
     measure_grays,
     open_picture,
+    warn_of_half,
 )
 from vit_helpers.data.listing import find_files, list_classes
 from vit_helpers.data.reading import is_said, map_files
@@ -58,12 +58,16 @@ def white_of(pretrained: Pretrained, files: Sequence[Path], given: float | None)
     is_said(given, given if ranges else None)
     white = given or pretrained.preprocess.white
     if white is None:
-        return choose_white(ranges) if ranges else None
+        if not ranges:
+            return None
+        white = choose_white(ranges)
+        warn_of_half(ranges, white)
+        return white
     highest = max((grays.high for grays in ranges), default=white)
     if given is None and is_dark(highest, white):
         warnings.warn(
             f"no gray value of these images is above {highest:g}, but white was {white:g} in "
-            f"training: if it is another here, give it with {WHITE_OPTION}",
+            "training: if it is another here, give it with --white N",
             stacklevel=2,
         )
     return white

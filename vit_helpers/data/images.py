@@ -1,5 +1,6 @@
 """One image file: read as RGB whatever its format, or refused with a message that names it."""
 
+import math
 import re
 import warnings
 from collections.abc import Sequence
@@ -19,7 +20,6 @@ T = TypeVar("T", float, NDArray[np.float64])
 WHITE = {"I": (255, 65535, 2**31 - 1), "F": (1, 255)}  # what white may be in PIL's modes of 32 bits
 WHITE_16 = 65535  # in modes of 16 bits
 LEVELS = 16  # gray values that have to be left of 256 when the range is guessed
-WHITE_OPTION = "--white N (in Python: white=N)"
 BITS_PER_SAMPLE, PHOTOMETRIC = 258, 262  # tags of TIFF
 SIXTEEN = ("PNG", "PPM")  # formats in which mode I means 16 bits
 MAX_GIB = 2  # of an image file
@@ -32,6 +32,10 @@ IMAGE_ENDINGS = (  # of the formats of pictures that Pillow reads; of an animati
     *(".tif", ".tiff", ".ppm", ".pgm", ".pbm", ".pnm", ".pfm", ".tga", ".icb", ".vda", ".vst"),
     *(".jp2", ".j2k", ".j2c", ".jpc", ".jpf", ".jpx", ".ico", ".pcx", ".psd", ".qoi", ".sgi"),
 )
+UNREAD = {  # pictures that Pillow does not read by itself: of phones, of drawings, and raw ones
+    *(".heic", ".heif", ".hif", ".avif", ".jxl", ".svg", ".arw", ".cr2", ".cr3", ".dng", ".nef"),
+    *(".nrw", ".orf", ".pef", ".raf", ".raw", ".rw2", ".srw", ".x3f"),
+}.difference(AVIF)
 
 
 class GrayRange(NamedTuple):
@@ -40,12 +44,15 @@ class GrayRange(NamedTuple):
     low, high: the lowest and the highest
     whites   : values that white may have, in ascending order
     source   : the name of the image, for messages
+    kind     : "gray"; "color", of which the upper 8 bits are read; "declared", if the file says how
+               many bits there are
     """
 
     low: float
     high: float
     whites: tuple[int, ...]
     source: str = "the image"
+    kind: str = "gray"
 
 
 def open_picture(file: str | Path, white: float | None = None) -> Image.Image:
@@ -109,12 +116,19 @@ def decode(content: bytes, file: str | Path, white: float | None = None) -> Imag
             return to_rgb(picture, mode, white, bits)
     except (_UnknownRangeError, _TooLargeError) as error:
         raise ValueError(f"{shown(file)}: {error}") from error
-    except Image.UnidentifiedImageError:
-        message = "is damaged, or not an image: its format is unknown"
-        raise ValueError(f"{shown(file)} {message}") from None
     except Exception as error:  # PIL raises many kinds: OSError, SyntaxError, struct.error, ...
-        reason = shown(" ".join(str(error).split())[:200]) or type(error).__name__
-        raise ValueError(f"{shown(file)} is damaged, or not an image: {reason}") from error
+        raise ValueError(f"{shown(file)} {tell_fault(Path(file), error)}") from error
+
+
+def tell_fault(file: Path, error: Exception) -> str:
+    """Say what is wrong with an image file that PIL could not decode."""
+    ending = file.suffix.lower()
+    if ending in UNREAD:
+        return f"ends with {ending}, and such files are not read: convert it to JPEG or PNG"
+    reason = shown(" ".join(str(error).split())[:200]) or type(error).__name__
+    if isinstance(error, Image.UnidentifiedImageError):
+        reason = "its format is unknown"
+    return f"is damaged, or not an image: {reason}"
 
 
 def check_pixels(size: tuple[int, int]) -> None:
@@ -146,7 +160,8 @@ def measure_grays(file: Path, content: bytes | None = None) -> GrayRange | None:
             low, high = (scale_bits(float(value), bits) for value in (values.min(), values.max()))
     except Exception:  # of many kinds; whoever reads the image names the file
         return None
-    found = GrayRange(low, high, WHITE.get(mode, (WHITE_16,)), shown(file))
+    kind = "gray" if bits == 16 else "declared"
+    found = GrayRange(low, high, WHITE.get(mode, (WHITE_16,)), shown(file), kind)
     return found if found.low >= 0 and np.isfinite(found.high) else None
 
 
@@ -172,7 +187,8 @@ def measure_wide_colors(picture: Image.Image, source: str = "the image") -> Gray
     """Measure colors of 16 bits as gray values are.  What is read as 0 may be up to 255."""
     extrema = picture.convert("RGB").getextrema()
     lows, highs = zip(*extrema, strict=True)
-    return GrayRange(257.0 * min(lows), max(255.0, 257.0 * max(highs)), (WHITE_16,), source)
+    high = max(255.0, 257.0 * max(highs))
+    return GrayRange(257.0 * min(lows), high, (WHITE_16,), source, "color")
 
 
 def check_wide_colors(picture: Image.Image, white: float | None) -> None:
@@ -223,24 +239,72 @@ def choose_white(ranges: Sequence[GrayRange]) -> float:
     It is the first value that white may have in each, and that no value exceeds.
     raises: ValueError if there is none, or if it would leave fewer than 16 grays
     """
-    brightest = max(ranges, key=lambda grays: grays.high)
-    low, high = min(grays.low for grays in ranges), brightest.high
+    low, high = min(grays.low for grays in ranges), max(grays.high for grays in ranges)
     whites = [white for white in ranges[0].whites if all(white in r.whites for r in ranges)]
     white = next((white for white in whites if low >= 0 and high <= white), None)  # None for NaN
     if white is None:
-        advice = f"save the images with 8 or 16 bits, or say what white is: {WHITE_OPTION}"
+        advice = f"save the images with 8 or 16 bits, or say what white is: {white_option('N')}"
         raise _UnknownRangeError(
             f"gray values from {low:g} to {high:g} have no known range; {advice}"
         )
     if is_dark(high, white):
-        likely = 2 ** int(high).bit_length() - 1 if white > 1 else high
         raise _UnknownRangeError(
-            f"no gray value is above {high:g} (images with more than 8 bits: {len(ranges):,}, "
-            f"brightest: {brightest.source}), so fewer than {LEVELS} grays are left if white is "
-            f"{white}: "
-            f"say what white is, perhaps {likely:g}, with {WHITE_OPTION}"
+            f"{tell_brightest(ranges)}: almost black if white is {white}. "
+            f"{advise_white(ranges, white)}"
         )
     return white
+
+
+def warn_of_half(ranges: Sequence[GrayRange], white: float) -> None:
+    """Warn if no value is above half of the white that was found: the camera may have fewer bits.
+
+    Values of 32 bits that fit into 8 and files that declare their bits are not doubted.
+    """
+    high = max(grays.high for grays in ranges)
+    declared = any(grays.kind == "declared" for grays in ranges)
+    if white >= WHITE_16 and 0 < high < white / 2 and not declared:
+        warnings.warn(
+            f"{tell_brightest(ranges)}; white is taken to be {white:.10g}. "
+            f"{advise_white(ranges, white)}",
+            stacklevel=3,
+        )
+
+
+def tell_brightest(ranges: Sequence[GrayRange]) -> str:
+    """Say what the highest value of all images is, and in which."""
+    brightest = max(ranges, key=lambda grays: grays.high)
+    high = brightest.high
+    none_above = f"no value above {f'{high:.0f}' if high >= 1000 else f'{high:g}'}"
+    if len(ranges) == 1:
+        return f"{brightest.source} has more than 8 bits but {none_above}"
+    return (
+        f"{len(ranges):,} images have more than 8 bits but {none_above} "
+        f"(brightest: {brightest.source})"
+    )
+
+
+def advise_white(ranges: Sequence[GrayRange], white: float) -> str:
+    """Say how to correct a white that leaves all images dark; colors have only one."""
+    if any(grays.kind == "color" for grays in ranges):
+        option = white_option(f"{white:.10g}")
+        return f"Save them brighter, with 8 bits, or keep them so with {option}"
+    high = max(grays.high for grays in ranges)
+    bits = math.ceil(high).bit_length()
+    tens = 10 ** (1 - math.floor(math.log10(high)))  # to round up to two digits
+    likely = f"{2**bits - 1}" if white > 1 else f"{math.ceil(high * tens) / tens:g}"
+    camera = f"the camera has {bits} bits" if 8 < bits <= 16 else f"{likely} is white"
+    return f"If {camera}, add {white_option(likely)}"
+
+
+def white_option(white: str) -> str:
+    """Say how a value of white is given: to commands, in Python, and in a table of `ablate`.
+
+    >>> white_option("4095")
+    '--white 4095 (in Python: white=4095; for ablate: white = 4095 under [baseline])'
+    """
+    return (
+        f"--white {white} (in Python: white={white}; for ablate: white = {white} under [baseline])"
+    )
 
 
 def to_rgb(

@@ -13,6 +13,7 @@ from vit_helpers.data.images import IMAGE_ENDINGS
 
 ENDINGS_SHOWN = 10  # of files that are left out, in a message
 NO_ENDING = "without an ending"
+CONVERT = "convert images among them to JPEG or PNG"
 
 
 @dataclass
@@ -133,7 +134,7 @@ def warn_of_left_out(path: Path, content: Content) -> None:
     if content.left_out:
         warnings.warn(
             f"left out in {shown(path)}, because such files are not read: "
-            f"{describe_endings(content.left_out)}; convert images among them to JPEG or PNG",
+            f"{describe_endings(content.left_out)}; {CONVERT}",
             stacklevel=3,
         )
 
@@ -146,11 +147,15 @@ def describe_endings(left_out: Counter[str]) -> str:
     return ", ".join(map(shown, counts))
 
 
-def no_images(places: str, left_out: Counter[str]) -> ValueError:
-    """Make the error about folders without images.  left_out: the files that are there"""
-    present = f", but {describe_endings(left_out)}" if left_out else ""
-    endings = ", ".join(IMAGE_ENDINGS)
-    return ValueError(f"no images in {places}{present}; image files end with {endings}")
+def no_images(path: Path, left_out: Counter[str], what_else: str = "") -> ValueError:
+    """Make the error about a folder without images.
+
+    left_out : the files that are there
+    what_else: what can be done if there are none
+    """
+    if left_out:
+        what_else = f", but {describe_endings(left_out)}: such files are not read; {CONVERT}"
+    return ValueError(f"no images in {shown(path)}{what_else}")
 
 
 def find_files(path: Path) -> list[Path]:
@@ -160,7 +165,7 @@ def find_files(path: Path) -> list[Path]:
     """
     content = list_content(path)
     if not content.images:
-        raise no_images(shown(path), content.left_out)
+        raise no_images(path, content.left_out)
     warn_of_left_out(path, content)
     return content.images
 
@@ -185,16 +190,17 @@ def warn_of_rest(path: Path, folders: Iterable[Content]) -> None:
 def list_classes(path: Path) -> dict[str, list[Path]]:
     """Find the classes of a folder, by name, and all image files inside each, sorted by path.
 
-    Warns of what is left out, and of folders inside classes that may be classes themselves.
+    Warns of what is left out, of folders inside classes that may be classes themselves, and of
+    names that differ only in case.
     raises: ValueError for a class without images, and for one that is a copy of the data
     """
     folders = subfolders(path)
     contents = {as_text(folder.name): list_content(folder) for folder in folders}
     check_nesting(folders, contents)
-    empty = {name: content for name, content in contents.items() if not content.images}
-    if empty:
-        left_out = sum((content.left_out for content in empty.values()), Counter[str]())
-        raise no_images(f"{', '.join(map(shown, empty))} of {shown(path)}", left_out)
+    for folder, content in zip(folders, contents.values(), strict=True):
+        if not content.images:
+            raise no_images(folder, content.left_out, ": add images, or remove the folder")
+    warn_of_case(folders)
     warn_of_rest(path, contents.values())
     return {name: content.images for name, content in contents.items()}
 
@@ -220,6 +226,20 @@ def check_nesting(folders: Iterable[Path], contents: Mapping[str, Content]) -> N
                 stacklevel=4,
             )
     warn_of_layers(contents)
+
+
+def warn_of_case(folders: Iterable[Path]) -> None:
+    """Warn of classes whose names differ only in upper and lower case."""
+    alike = dict[str, list[str]]()
+    for folder in folders:
+        alike.setdefault(folder.name.casefold(), []).append(shown(folder))
+    for paths in alike.values():
+        if len(paths) > 1:
+            warnings.warn(
+                f"{' and '.join(paths)} differ only in upper and lower case, but are "
+                f"{len(paths)} classes: move their images into one folder if they are one",
+                stacklevel=4,
+            )
 
 
 def warn_of_layers(contents: Mapping[str, Content]) -> None:

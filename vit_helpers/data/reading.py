@@ -17,7 +17,6 @@ from vit_helpers._cpus import count_cpus
 from vit_helpers.data.cache import ImageCache
 from vit_helpers.data.images import (
     LEVELS,
-    WHITE_OPTION,
     GrayRange,
     Pixels,
     choose_white,
@@ -25,6 +24,8 @@ from vit_helpers.data.images import (
     measure_grays,
     read_bytes,
     square,
+    warn_of_half,
+    white_option,
 )
 from vit_helpers.data.splits import SPLITS, Split
 
@@ -34,6 +35,17 @@ THREADS = 8  # at most; more wait for Python's lock
 NAMED = 10  # broken files in a message
 SHORT = 4  # bytes of a sha256 by which a run knows the images that it has seen
 SKIP = "--skip-broken of train and shards (in Python: skip_broken=True)"
+
+
+class BrokenFilesError(ValueError):
+    """Image files cannot be read.  plain: the message without the option to leave them out"""
+
+    def __init__(self, message: str, plain: str) -> None:
+        super().__init__(message, plain)
+        self.plain = plain
+
+    def __str__(self) -> str:
+        return str(self.args[0])
 
 
 class ImageFile(NamedTuple):
@@ -141,7 +153,7 @@ def read_files(
     read : a file and the value of white -> its sha256, and what is to be stored, or its gray values
            where white is None and matters; called in threads
     store: called in order with the row of the image, 0, 1, ..., and what `read` returned
-    white: what white is said to be, see `choose_white`
+    white: what white is said to be, see `choose_white`; if it is found, see `warn_of_half`
     """
     entries = [(split, path, label) for split in SPLITS for path, label in listing.get(split, ())]
     images: dict[int, ImageFile] = {}  # by the number of the entry, as the next two
@@ -164,13 +176,15 @@ def read_files(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # PIL's, about images that it can read all the same
         read_entries(range(len(entries)), None)
-        narrow = len(images)
-        white = (white or choose_white(list(ranges.values()))) if ranges else None
-        read_entries(list(ranges), white)
+        narrow, grays = len(images), list(ranges.values())
+        used = (white or choose_white(grays)) if grays else None
+        read_entries(list(ranges), used)
+    if used and not white:
+        warn_of_half(grays, used)
     files: Files = {split: [] for split in SPLITS}
     for number in sorted(images):
         files[entries[number][0]].append(images[number])
-    return FilesRead(files, [errors[number] for number in sorted(errors)], white, narrow)
+    return FilesRead(files, [errors[number] for number in sorted(errors)], used, narrow)
 
 
 def read_pixels(
@@ -231,7 +245,7 @@ def check_grays(images: Iterable[Pixels]) -> None:
     raise ValueError(
         f"the pixels of all images are from {low} to {high} of 255, fewer than {LEVELS} values: "
         "scale them in the files, or, if they have to be so, say that white is 255: "
-        f"{WHITE_OPTION}"
+        f"{white_option('255')}"
     )
 
 
@@ -269,18 +283,22 @@ def reorder(pixels: Pixels, rows: Sequence[int]) -> None:
 
 
 def check_broken(errors: Sequence[FileError], count: int, skip: bool = False) -> None:
-    """Raise ValueError with the first ten of what is wrong with files, or warn if they are skipped.
+    """Raise `BrokenFilesError` with the first ten faults of files, or warn if they are skipped.
 
     count: of all files
     """
     if not errors:
         return
     if len(errors) == 1 and not skip:
-        raise ValueError(f"{errors[0]}; remove it, or leave it out with {SKIP}")
+        plain = f"{errors[0]}; remove it"
+        raise BrokenFilesError(f"{plain}, or leave it out with {SKIP}", plain)
     lines = "".join(f"\n  {error}" for error in errors[:NAMED])
     if len(errors) > NAMED:
         lines += f"\n  and {len(errors) - NAMED:,} more"
     message = f"{len(errors):,} of {count:,} images cannot be read"
     if not skip:
-        raise ValueError(f"{message}; remove them, or leave them out with {SKIP}:{lines}")
+        plain = f"{message}; remove them"
+        raise BrokenFilesError(
+            f"{plain}, or leave them out with {SKIP}:{lines}", f"{plain}:{lines}"
+        )
     warnings.warn(f"{message} and are left out:{lines}", stacklevel=3)

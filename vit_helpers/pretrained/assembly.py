@@ -18,6 +18,8 @@ from vit_helpers.pretrained.key_maps import StateDict
 from vit_helpers.pretrained.preprocess import Preprocess
 from vit_helpers.vit import SIZES, ViTConfig
 
+OFFLINE = "Without a network: --weights ours:photos (in Python: load_pretrained('ours:photos'))."
+
 
 def assemble(
     name: str,
@@ -122,18 +124,18 @@ def one_line(error: BaseException) -> str:
 
 
 @contextmanager
-def explain_download(source: str, place: str) -> Iterator[None]:
+def explain_download(source: str, place: str = "", is_there: bool = False) -> Iterator[None]:
     """Raise an OSError that says what else can be done if weights cannot be downloaded or read.
 
-    place: where a file can be put by hand; empty if it is there
+    place   : the file that can be put there by hand, if it is known
+    is_there: whether nothing has to be downloaded
     """
     try:
         yield
     except (OSError, RuntimeError, UnpicklingError) as error:  # RuntimeError: a wrong hash
         message = f"could not get {source}: {type(error).__name__}: {one_line(error)}"
         if place:
-            message += (
-                f"\nBy hand: put the file {place}. Without a network there are the models of "
-                "this series: load_pretrained('ours:...')."
-            )
+            message += f"\nBy hand: put the file at {place}."
+        if not is_there:
+            message += f"\n{OFFLINE}"
         raise OSError(message) from error

@@ -107,8 +107,8 @@ def load_huggingface(name: str) -> Pretrained:
     """Load a ViT of transformers, of one of the `KINDS`, from the hub or a folder."""
     import transformers
 
-    place = "" if Path(name).is_dir() else "in a folder, and give its path"
-    with explain_download(f"Hugging Face's {name}", place), refuse_code(name):
+    is_there = Path(name).is_dir()
+    with explain_download(f"Hugging Face's {name}", is_there=is_there), refuse_code(name):
         config = transformers.AutoConfig.from_pretrained(name, trust_remote_code=False)
         architectures = config.architectures or []
         config = getattr(config, "vision_config", config)  # of a SigLIP with its text model
@@ -123,7 +123,7 @@ def load_huggingface(name: str) -> Pretrained:
             )
         class_name = choose_class(name, kind, architectures)
         options = {"attn_implementation": "eager"}  # else the config may name one to be fetched
-        with nullcontext() if place else silent_transformers():  # a download has a bar
+        with silent_transformers() if is_there else nullcontext():  # a download has a bar
             model, info = getattr(transformers, class_name).from_pretrained(
                 name, output_loading_info=True, **options
             )

@@ -279,7 +279,7 @@ def torchvision_cache_path(name: str) -> Path:
 def load_torchvision(name: str) -> Pretrained:
     """Load a ViT with torchvision's weights, which it downloads once; the hash is checked."""
     weights = weights_of_torchvision(name)
-    with explain_download(weights.url, f"at {torchvision_cache_path(name)}"):
+    with explain_download(weights.url, str(torchvision_cache_path(name))):
         state = weights.get_state_dict(progress=True, check_hash=True, weights_only=True)
     t = weights.transforms()
     crop = (t.crop_size[0],) * 2
@@ -301,7 +301,7 @@ def load_timm(name: str) -> Pretrained:
 
     if not timm.is_model_pretrained(name):
         raise ValueError(f"timm has no weights called {name}")
-    with explain_download(f"timm's {name}", "where timm keeps it"):
+    with explain_download(f"timm's {name}"):
         model = timm.create_model(name, pretrained=True)
     state = rename_timm(model)  # first: it names what is not a ViT
     block, config = model.blocks[0], resolve_model_data_config(model)

@@ -21,7 +21,8 @@ GAP = 0.1  # between training and validation accuracy
 RISEN = 1.1  # times its lowest: a validation loss so high shows that a gap is not chance
 POOR = 0.9  # training accuracy
 TEXTS = Path(__file__).with_suffix(".toml").read_text(encoding="utf-8")
-ADVICE = tomllib.loads(TEXTS)  # {symptom: {"seen": text, "advice": [(needless if, text), ...]}}
+# {symptom: {"title": text, "seen": text, "advice": [(needless if, text), ...]}}
+ADVICE = tomllib.loads(TEXTS)
 L2 = ("adam_l2", "adam_coupled")  # optimizers with the decay as a penalty inside Adam
 
 
@@ -32,7 +33,8 @@ class Diagnosis(NamedTuple):
     advice: str
 
     def __str__(self) -> str:
-        return f"{self.symptom}: {self.advice}"
+        title = ADVICE.get(self.symptom, {}).get("title", self.symptom)
+        return f"{title}: {self.advice}"
 
 
 def diagnose(
