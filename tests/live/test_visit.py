@@ -577,7 +577,7 @@ def test_links_to_notebooks_appear_once_there_is_an_address(chromium, tmp_path):
         links = page.eval_on_selector_all(
             "#notebooks li a", "links => links.map(link => link.href)"
         )
-        assert len(links) == 12
+        assert len(links) == 13
         assert links[3] == "https://example.org/owner/name/blob/main/notebooks/03_attention.ipynb"
         page.goto(path.as_uri())
         path.write_text(live_page(address=""), encoding="utf-8")
