@@ -1,9 +1,8 @@
-"""Readers go back: cells run twice in place, and every section runs again after later ones."""
+"""Readers go back: every cell runs twice in place, and every section again after later ones."""
 
 import copy
 import re
 import sys
-import time
 from contextlib import nullcontext
 from unittest import mock
 
@@ -20,7 +19,6 @@ from tools.execute import ROOT, all_notebooks, code_cells
 pytestmark = pytest.mark.twice
 
 SECONDS = 600  # for a cell, while the machine is busy
-SLOW = 3  # seconds, beyond which a cell runs again only with its section
 ADVICE = re.compile(r"\brun\b.*\bfirst\b", re.IGNORECASE | re.DOTALL)
 
 
@@ -39,14 +37,11 @@ def faults(book, folder=ROOT / "notebooks"):
 
 
 def run_twice(client):
-    """Run each cell and, unless it is slow, the same cell again, from the first to the last."""
+    """Run each cell and then the same cell again, from the first to the last."""
     for cell in code_cells(client.nb):
         for turn in ("first", "second"):
-            start = time.perf_counter()
             if error := run_cell(client, cell):
                 yield f"{cell.id}, {turn} run in place: {error.ename}: {error.evalue}"
-            if time.perf_counter() - start > SLOW:
-                break
 
 
 def run_sections_again(client):
