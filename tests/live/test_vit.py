@@ -621,8 +621,8 @@ def test_a_forward_pass_takes_less_than_20_ms(page, lab):
 
 def test_the_first_answer_comes_within_a_second(chromium, page):
     times = []
-    # again if another process was in the way; of a page that is too slow itself, no time is short
-    while len(times) < 30 and min(times, default=math.inf) > 1000:
+    # again if another process was in the way
+    while len(times) < 6 and min(times, default=math.inf) > 1000:
         with page_of(chromium) as (fresh, _):
             fresh.goto(page.url)
             read = "window.vit.read(Array(256).fill(1), 16, 16)"
