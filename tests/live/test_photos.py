@@ -155,8 +155,8 @@ def opened(chromium, live_address):
             ),
         )
         page.goto(live_address)
-        page.wait_for_function("document.getElementById('photo-said').textContent")
         page.evaluate("document.getElementById('photos').scrollIntoView()")
+        page.wait_for_selector("#photo-said:not(:empty)")
         faults.append(wrong)
         return page
 
@@ -180,10 +180,7 @@ def center(page, patch):
 
 def said(page, name, patch):
     """Wait until the page tells of this patch, and compare both cosines with the stored tokens'."""
-    page.wait_for_function(
-        "start => document.getElementById('photo-said').textContent.startsWith(start)",
-        arg=f"Patch ({patch[0]}, {patch[1]}).",
-    )
+    page.locator("#photo-said", has_text=f"Patch ({patch[0]}, {patch[1]}).").wait_for()
     places = re.findall(r"\((\d+), (\d+)\), cosine (\d\.\d+)", page.inner_text("#photo-said"))
     for stage, (row, column, cosine) in zip(LAYERS, places, strict=True):
         stored = stored_cosines(name, stage)[patch_number(patch)]
@@ -251,8 +248,7 @@ def colors_of(page, nth):
 def test_cosines_on_the_page_are_those_of_numpy(opened, name, patch):
     page = opened()
     lab = f"{bundle('photo.js')}\nwindow.similar = {SIMILAR};"
-    page.add_script_tag(content=lab, type="module")
-    page.wait_for_function("typeof window.similar === 'function'")
+    page.add_script_tag(content=lab)
     found = page.evaluate("([name, n]) => similar([name, n])", [name, patch_number(patch)])
     photo = next(one for one in photos_data()["photos"] if one["name"] == name)
     for stage in LAYERS:

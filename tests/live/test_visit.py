@@ -213,7 +213,7 @@ def test_the_table_of_a_head_shows_the_numbers_of_the_forward_pass(opened):
         assert abs(float(part.strip("<>%")) - 100 * weight) <= 1
     assert opened.inner_text("#weight-sum") == "100%"
     opened.click("#exact summary")
-    opened.wait_for_function("document.querySelector('#exact-numbers').innerText.includes('q = [')")
+    opened.locator("#exact-numbers", has_text="q = [").wait_for()
     numbers = (
         re.search(r"q = \[(.*?)\]", opened.inner_text("#exact-numbers"))[1]
         .replace("−", "-")

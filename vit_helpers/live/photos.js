@@ -31,8 +31,8 @@ function buildPhotos() {
   const chosen = { photo: 0, patch: data.patch, looked: null }; // looked: the patch under a mouse that only points
 
   const choose = (changes) => (Object.assign(chosen, changes), show());
-  const choice = buttons(photos.length, photos.length, (i) => [photos[i].name, make("img", { alt: "", src: photos[i].picture })],
-    (i) => choose({ photo: i }));
+  const picture = (i) => make("img", { alt: "", loading: "lazy", src: photos[i].picture });
+  const choice = buttons(photos.length, photos.length, (i) => [photos[i].name, picture(i)], (i) => choose({ photo: i }));
 
   async function show() {
     const { photo: n } = chosen, tokens = await (unpacked[n] ??= unpackPhoto(photos[n], data.step, rows * columns));
@@ -67,7 +67,17 @@ function buildPhotos() {
     make("figure", {}, make("figcaption", {}, "Photo"), photo),
     ...Object.keys(WHEN).map((stage) => make("figure", {}, titles[stage], maps[stage])),
     make("div", { className: "legend" }, scale, directions));
-  show();
+  whenNear(document.getElementById("photos"), show);
+}
+
+/** Do something once an element is less than two screens away: the digit above need not wait for it. */
+function whenNear(element, act) {
+  const near = new IntersectionObserver((changes) => {
+    if (!changes.some((change) => change.isIntersecting)) return;
+    near.disconnect();
+    act();
+  }, { rootMargin: "200%" });
+  near.observe(element);
 }
 
 /** The tokens of a photo: {before, after} */
