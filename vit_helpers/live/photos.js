@@ -48,13 +48,19 @@ function buildPhotos() {
       framePatch(maps[stage], photos[n].picture, patch, data);
       if (parts.checked) drawComponents(maps[stage], tokens[stage].components, shown.map((box) => box.checked));
       else drawCells(maps[stage], cosines, signedColor(data.colors));
-      titles[stage].textContent = `${parts.checked ? "Components" : "Similar"} ${when}`;
-      maps[stage].ariaLabel = titles[stage].textContent;
     }
+    nameMaps();
     document.getElementById("components").hidden = !parts.checked;
     scale.hidden = parts.checked;
     directions.hidden = !parts.checked;
     said.textContent = `Patch (${patch.join(", ")}). Most similar, in circles: ${found.join("; ")}.`;
+  }
+
+  function nameMaps() {
+    for (const [stage, when] of Object.entries(WHEN)) {
+      titles[stage].textContent = `${parts.checked ? "Components" : "Similar"} ${when}`;
+      maps[stage].ariaLabel = titles[stage].textContent;
+    }
   }
 
   for (const layers of [photo, ...Object.values(maps)]) {
@@ -67,6 +73,7 @@ function buildPhotos() {
     make("figure", {}, make("figcaption", {}, "Photo"), photo),
     ...Object.keys(WHEN).map((stage) => make("figure", {}, titles[stage], maps[stage])),
     make("div", { className: "legend" }, scale, directions));
+  nameMaps();
   whenNear(document.getElementById("photos"), show);
 }
 
