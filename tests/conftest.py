@@ -18,7 +18,6 @@ import pytest
 gc.disable()
 
 LONGEST = (  # collected first, so that none of them is left to one of two workers at the end
-    "tests/notebooks/test_cells_twice.py",
     "tests/checks/test_every_exercise.py",
     "tests/test_distributed.py",
     "tests/tools/test_execute.py",
@@ -62,20 +61,6 @@ def pytest_collection_modifyitems(items):
         return order.get(path, len(LONGEST) + (item.path.suffix != ".ipynb"))
 
     items.sort(key=position)
-
-
-@pytest.hookimpl(optionalhook=True)  # of pytest-xdist
-def pytest_xdist_make_scheduler(config, log):
-    """Give each worker whole files, but the notebooks of the longest file one by one."""
-    if config.getoption("dist") != "loadfile":
-        return None
-    from xdist.scheduler import LoadFileScheduling
-
-    class Scheduling(LoadFileScheduling):
-        def _split_scope(self, nodeid):
-            return nodeid if LONGEST[0] in nodeid else super()._split_scope(nodeid)
-
-    return Scheduling(config, log)
 
 
 def pytest_collection_finish():

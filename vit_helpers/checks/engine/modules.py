@@ -221,8 +221,8 @@ def parameters(exercise: ModuleExercise, answer: Any) -> None:
     if count != wanted:
         message = known_structure(exercise, answer) or exercise.advice
         raise Mistake(
-            f"has {count} parameters for D = {sizes[0]}, "
-            f"but should have {exercise.count} = {wanted}: {message}"
+            f"should have {exercise.count} = {wanted} parameters for D = {sizes[0]}, "
+            f"but has {count}: {message}"
         )
     reject_if(not any(True for _ in exercise.readings(module, *sizes)), exercise.unread)
 
