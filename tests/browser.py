@@ -124,7 +124,10 @@ def one_a_line(violations):
 
 
 def broken_pictures(page):
-    """The sources of pictures that did not load"""
-    return page.evaluate(
-        "[...document.images].filter(i => !i.naturalWidth).map(i => i.src.slice(0, 90))"
-    )
+    """The sources of pictures that do not load, also of those that would wait to be scrolled to"""
+    return page.evaluate("""async () => {
+      const pictures = [...document.images].filter((one) => one.hasAttribute("src"))
+      for (const one of pictures) one.loading = "eager"
+      await Promise.allSettled(pictures.map((one) => one.decode()))
+      return pictures.filter((one) => !one.naturalWidth).map((one) => one.src.slice(0, 90))
+    }""")

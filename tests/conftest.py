@@ -18,24 +18,28 @@ import pytest
 gc.disable()
 
 LONGEST = (  # collected first, so that none of them is left to one of two workers at the end
+    "tests/notebooks/test_colab.py",
     "tests/checks/test_every_exercise.py",
+    "tests/notebooks/test_jupyterlab.py",
     "tests/test_distributed.py",
-    "tests/tools/test_execute.py",
     "notebooks/07_training.ipynb",
     "notebooks/11_scaling.ipynb",
     "notebooks/09_pretrained.ipynb",
     "notebooks/10_hyperparameters.ipynb",
-    "tests/cli/test_train.py",
     "notebooks/08_inspection.ipynb",
     "notebooks/04_encoder.ipynb",
     "notebooks/05_vit.ipynb",
     "notebooks/00_start_here.ipynb",
-    "tests/repo/test_leftovers.py",
-    "tests/repo/test_types.py",
-    "tests/notebooks/test_jupyterlab.py",
-    "tests/tools/test_classroom.py",
+    "tests/cli/test_command_table.py",
+    "tests/cli/test_train.py",
+    "tests/microvit/test_microvit.py",
     "tests/tools/test_book.py",
+    "tests/live/test_visit.py",
+    "tests/live/test_tour.py",
     "tests/notebooks/test_pages.py",
+    "tests/live/test_strip.py",
+    "tests/tools/test_classroom.py",
+    "tests/tools/test_publish.py",
 )
 
 

@@ -19,7 +19,7 @@ import pytest
 from nbclient import NotebookClient
 
 from tests.tools.test_publish import HOME, ROOT, command, copy_repository
-from tools.execute import TAG, all_notebooks, is_setup
+from tools.execute import TAG, all_notebooks, is_setup, lessons
 
 pytestmark = [
     pytest.mark.colab,
@@ -173,8 +173,9 @@ def test_the_setup_cell_fetches_the_package_and_nothing_else(setup, offline, tmp
     assert (again.returncode, again.stdout) == (0, done.stdout), again.stderr
 
 
-# Every notebook alone in an empty folder, with the packages found here, or Colab's in the folder of
-# VIT_HELPERS_COLAB
+# Core pages alone in an empty folder, with the packages found here; or all notebooks, with Colab's
+# packages in the folder of VIT_HELPERS_COLAB
+NOTEBOOKS = all_notebooks() if os.environ.get("VIT_HELPERS_COLAB") else lessons()
 
 
 @pytest.fixture(scope="module")
@@ -207,7 +208,7 @@ def alone(lower, tmp_path_factory):
 
 
 @pytest.mark.parametrize(
-    "notebook", all_notebooks(), ids=lambda path: path.relative_to(ROOT / "notebooks").as_posix()
+    "notebook", NOTEBOOKS, ids=lambda path: path.relative_to(ROOT / "notebooks").as_posix()
 )
 def test_a_notebook_runs_alone(alone, published, world, offline, notebook, tmp_path):
     env = world if os.environ.get("VIT_HELPERS_COLAB") else offline

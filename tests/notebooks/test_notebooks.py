@@ -96,6 +96,36 @@ def test_cells_are_plain_python_that_fits_the_page(path):
         assert len([line for line in lines if line.strip()]) <= 25, cell.source
 
 
+def found_beside(source, folder):
+    """What a cell imports or names of the repository beside the package: Colab has only that."""
+    for node in ast.walk(ast.parse(source)):
+        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        names += [node.module] if isinstance(node, ast.ImportFrom) else []
+        yield from {name.partition(".")[0] for name in names} & {"tests", "tools"}
+        text = node.value if isinstance(node, ast.Constant) else None
+        if isinstance(text, str) and 1 < len(text) < COLUMNS and (folder / text).exists():
+            yield text
+
+
+@every
+def test_cells_need_nothing_of_the_repository_but_the_package(path):
+    for cell in cells(path, "code"):
+        assert not [*found_beside(cell.source, path.parent)], cell.source
+
+
+@pytest.mark.parametrize(
+    ("source", "found"),
+    [
+        ("import tools.execute as t", ["tools"]),
+        ("from tests.pages import read", ["tests"]),
+        ("open('../README.md')", ["../README.md"]),
+        ("import vit_helpers, torch\nprint('.', 'accuracy', open)", []),
+    ],
+)
+def test_what_a_cell_needs_of_the_repository_is_found(source, found):
+    assert [*found_beside(source, ROOT / "notebooks")] == found
+
+
 def silent_asserts(source):
     """The asserts of a cell that don't say in words what went wrong."""
     asserts = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Assert)]
