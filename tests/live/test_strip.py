@@ -524,6 +524,34 @@ def test_the_full_screen_is_taught_without_a_mouse(opened):
 
 
 @on(viewport=PROJECTOR)
+def test_a_full_screen_ends_its_own_visit_however_late_its_events_come(opened):
+    opened.evaluate("""() => {
+      document.documentElement.requestFullscreen = async () => {}
+      document.exitFullscreen = async () => { window.left = true }
+      window.happens = (element) => {
+        Object.defineProperty(document, "fullscreenElement", { value: element, configurable: true })
+        document.dispatchEvent(new Event("fullscreenchange"))
+      }
+    }""")
+
+    def is_on():
+        return opened.evaluate("document.documentElement.classList.contains('classroom')")
+
+    opened.click("#start-classroom")
+    opened.evaluate("happens(document.body)")
+    opened.keyboard.press("Escape")
+    opened.click("#start-classroom")
+    opened.evaluate("happens(null)")  # the end of the first visit
+    assert is_on()
+    opened.evaluate("happens(document.body)")
+    opened.evaluate("happens(null)")  # the browser's own way out
+    assert not is_on()
+    opened.evaluate("left = false")
+    opened.evaluate("happens(document.body)")  # given when nobody wants it any more
+    assert opened.evaluate("left") and not is_on()
+
+
+@on(viewport=PROJECTOR)
 def test_a_space_that_is_held_down_is_one_step(opened):
     opened.click("#start-classroom")
     for _ in range(5):

@@ -18,6 +18,7 @@ export function makeClassroom(config, { select, toggleHead, tour, redraw }) {
   const choose = document.querySelector("#head-figure .choose"), keyChoice = document.getElementById("pick-key").parentNode;
   const isOn = () => root.classList.contains("classroom");
   let chosen = { block: 0, head: 0 }, byKey = false, scrolled = 0, ended = false; // ended: who went on after the last step
+  let whole = false; // the screen was given for this visit; the event that an earlier one ended may come late
 
   const choices = {
     token: choice("Token", ["class", ...numbers(config.num_tokens - 1)]),
@@ -53,6 +54,7 @@ export function makeClassroom(config, { select, toggleHead, tour, redraw }) {
 
   function leave() {
     if (!isOn()) return;
+    whole = false;
     openScore(false);
     turn(false);
     if (document.fullscreenElement) document.exitFullscreen();
@@ -93,7 +95,12 @@ export function makeClassroom(config, { select, toggleHead, tour, redraw }) {
 
   new ResizeObserver(([{ target }]) => root.style.setProperty("--room-dock", `${target.offsetHeight}px`))
     .observe(panel);
-  document.addEventListener("fullscreenchange", () => document.fullscreenElement ?? leave());
+  document.addEventListener("fullscreenchange", () => {
+    const given = Boolean(document.fullscreenElement);
+    if (given && isOn()) whole = true;
+    else if (given) document.exitFullscreen(); // nobody waits for it any more
+    else if (whole) leave();
+  });
   addEventListener("pointerdown", () => (byKey = false), true);
   addEventListener("keydown", (event) => {
     if (event.key === "Tab") byKey = true;
