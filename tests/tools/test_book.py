@@ -71,6 +71,12 @@ def test_it_is_built_without_a_warning(built):
     )
 
 
+def test_no_page_says_that_its_author_is_not_set(site):
+    pages = [*site.rglob("*.html")]
+    assert len(pages) > 100
+    assert not [page for page in pages if "name not set" in page.read_text(encoding="utf-8")]
+
+
 class Page(HTMLParser):
     """What a page leads to and shows, and the places in it that a link can lead to"""
 

@@ -49,14 +49,14 @@ function buildPhotos() {
       if (parts.checked) drawComponents(maps[stage], tokens[stage].components, shown.map((box) => box.checked));
       else drawCells(maps[stage], cosines, signedColor(data.colors));
     }
-    nameMaps();
-    document.getElementById("components").hidden = !parts.checked;
-    scale.hidden = parts.checked;
-    directions.hidden = !parts.checked;
+    nameParts();
     said.textContent = `Patch (${patch.join(", ")}). Most similar, in circles: ${found.join("; ")}.`;
   }
 
-  function nameMaps() {
+  function nameParts() {
+    document.getElementById("components").hidden = !parts.checked;
+    scale.hidden = parts.checked;
+    directions.hidden = !parts.checked;
     for (const [stage, when] of Object.entries(WHEN)) {
       titles[stage].textContent = `${parts.checked ? "Components" : "Similar"} ${when}`;
       maps[stage].ariaLabel = titles[stage].textContent;
@@ -73,7 +73,7 @@ function buildPhotos() {
     make("figure", {}, make("figcaption", {}, "Photo"), photo),
     ...Object.keys(WHEN).map((stage) => make("figure", {}, titles[stage], maps[stage])),
     make("div", { className: "legend" }, scale, directions));
-  nameMaps();
+  nameParts();
   whenNear(document.getElementById("photos"), show);
 }
 
