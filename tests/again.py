@@ -8,7 +8,7 @@ import re
 
 import nbval.plugin
 import pytest
-from nbval.kernel import RunningKernel
+from jupyter_client import BlockingKernelClient
 
 SECONDS = 600  # for a cell, while the machine is busy
 ADVICE = re.compile(r"\brun\b.*\bfirst\b", re.IGNORECASE | re.DOTALL)
@@ -18,7 +18,7 @@ class Again(pytest.Item):
     """What a notebook's other items leave behind runs once more, in their kernel."""
 
     def runtest(self):
-        found = [*faults(self.parent.nb, self.parent.kernel)]
+        found = [*faults(self.parent.nb, self.parent.kernel.kc)]
         assert not found, "\n".join([self.nodeid, *found])
 
     def reportinfo(self):
@@ -35,7 +35,7 @@ def pytest_configure():
     nbval.plugin.IPyNbFile.collect = collect_again
 
 
-def faults(book, kernel: RunningKernel):
+def faults(book, kernel: BlockingKernelClient):
     """What fails in a notebook, whose cells have all run, when they run again; a line each.
 
     An error ends its section. If it says what to run first, then it is no fault.
@@ -51,10 +51,10 @@ def faults(book, kernel: RunningKernel):
                 yield f"{cell.id}, run twice in place: {error}"
 
 
-def run(cell, kernel: RunningKernel):
+def run(cell, kernel: BlockingKernelClient):
     """The error of a cell, or "" """
     options = {"allow_stdin": False, "timeout": SECONDS, "output_hook": lambda message: None}
-    reply = kernel.kc.execute_interactive(cell.source, **options)["content"]
+    reply = kernel.execute_interactive(cell.source, **options)["content"]
     return f"{reply['ename']}: {reply['evalue']}" if reply["status"] == "error" else ""
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import nbformat
 import pytest
 from again import faults, run
+from jupyter_client.manager import run_kernel
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
-from nbval.kernel import CURRENT_ENV_KERNEL_NAME, RunningKernel
 
 pytestmark = pytest.mark.dev
 ROOT = Path(__file__).parents[2]
@@ -28,9 +28,8 @@ def notebook(*sources):
 
 @pytest.fixture(scope="module")
 def kernel():
-    one = RunningKernel(CURRENT_ENV_KERNEL_NAME)
-    yield one
-    one.stop()
+    with run_kernel() as client:
+        yield client
 
 
 def found_in(book, kernel):
