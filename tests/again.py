@@ -41,13 +41,12 @@ def faults(book, kernel: BlockingKernelClient):
     An error ends its section. If it says what to run first, then it is no fault.
     """
     for heading, cells in reversed(code_by_section(book)):
-        for number, cell in enumerate(cells):
+        for cell in cells:
             if error := run(cell, kernel):
                 if not ADVICE.search(error):
                     yield f"{cell.id}, {heading!r} run again: {error}"
                 break
-            # a section's first cell has just run twice in place: nothing of it ran again before
-            if number and (error := run(cell, kernel)):
+            if error := run(cell, kernel):
                 yield f"{cell.id}, run twice in place: {error}"
 
 

@@ -286,8 +286,9 @@ def test_the_page_has_the_stored_accuracies():
 
 
 @pytest.mark.long
-def test_it_reads_nine_in_ten_digits():
-    random.seed(1)
+@pytest.mark.parametrize("seed", range(1, 5))  # 0 is that of the file started alone
+def test_it_reads_nine_in_ten_digits(seed):
+    random.seed(seed)
     digits, weights = microvit.read_digits(), microvit.make_weights()
     microvit.train(weights, digits["train"])
     right = [microvit.predict(weights, image) == label for image, label in digits["test"]]
@@ -301,6 +302,5 @@ def test_started_alone_it_prints_its_progress_and_a_digit(tmp_path):
     )
     lines = done.stdout.splitlines()
     assert lines[0].startswith("step 100 of ")
-    # seed 0
     assert float(re.match(r"It reads .* correctly \((.*)\)\.", lines[-10])[1]) >= 0.9
     assert lines[-1].startswith("This is a ")
