@@ -180,6 +180,8 @@ def center(page, patch):
 
 def said(page, name, patch):
     """Wait until the page tells of this patch, and compare both cosines with the stored tokens'."""
+    # words of the last photo stay until then
+    page.get_by_role("button", name=name, pressed=True).wait_for()
     page.locator("#photo-said", has_text=f"Patch ({patch[0]}, {patch[1]}).").wait_for()
     places = re.findall(r"\((\d+), (\d+)\), cosine (\d\.\d+)", page.inner_text("#photo-said"))
     for stage, (row, column, cosine) in zip(LAYERS, places, strict=True):
