@@ -232,6 +232,22 @@ def test_a_digit_of_ones_own_stays_through_the_tour_but_a_doubtful_one_does_not(
     assert page.evaluate(INK)["confidence"] > 0.8 and "example" in page.inner_text("#example")
 
 
+def test_a_digit_that_is_there_already_counts_if_the_visitor_has_drawn_it(visit):
+    page = visit(viewport=WIDE[0])
+    click(page, "#clear")
+    for stroke in sample_strokes(2):
+        trace(page, stroke)
+    settle(page)
+    begin(page)
+    page.locator("#tour.solved").wait_for()
+    page.reload()
+    settle(page)
+    click(page, "#samples button >> nth=2")
+    settle(page)
+    begin(page)
+    assert page.locator("#tour.solved").count() == 0
+
+
 def test_the_digit_of_the_step_about_data_is_gone_in_the_next(visit):
     page = visit(viewport=WIDE[0])
     begin(page, step=6)

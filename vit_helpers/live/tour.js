@@ -46,7 +46,7 @@ export function makeTour(page) {
   function enter(step) {
     const begin = (drawing, chosen) =>
       page.load({ drawing, switches: { ...SWITCHES }, chosen: { ...home.chosen, ...chosen } });
-    begin(home.drawing, START);
+    begin(home.drawing, step.keeps ? { ...START, source: home.chosen.source } : START); // what was drawn before counts
     if (page.state.empty || page.state.seen.confidence < SURE) begin(EXAMPLE, START);
     if (step.start) begin(page.save().drawing, { ...START, ...step.start(page) });
     first = shown();
