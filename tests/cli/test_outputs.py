@@ -11,7 +11,9 @@ from image_files import fill
 from matplotlib.backend_bases import FigureCanvasBase
 from matplotlib.figure import Figure
 
-from vit_helpers.cli.outputs import has_mark, save_figure
+from vit_helpers.cli.outputs import has_mark, print_end, save_figure
+from vit_helpers.data import load
+from vit_helpers.training.presets import RunSettings
 
 pytestmark = pytest.mark.usefixtures("no_evaluation_drawn")
 
@@ -203,3 +205,11 @@ def test_rows_are_drawn_only_of_sorted_labels():
 
     assert sample_rows(torch.tensor([0, 1, 0, 1]), 2).tolist() == [0, 1]
     assert sample_rows(torch.arange(3), None).tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("data", ["folder:my photos", "digits"])
+def test_a_training_says_who_names_the_files_of_its_mistakes(tmp_path, capsys, data):
+    (tmp_path / "mistakes.png").touch()
+    print_end(tmp_path, load("digits"), RunSettings(data=data), accuracy=0.9)
+    said = f"python -m vit_helpers evaluate {tmp_path} 'folder:my photos'\n"
+    assert (said in capsys.readouterr().out) == (data != "digits")

@@ -307,6 +307,9 @@ def print_end(out: Path, data: DataLike, settings: RunSettings, accuracy: float)
     print(f"confusion:  {out / 'confusion.png'}")
     if (out / "mistakes.png").exists():
         print(f"mistakes:   {out / 'mistakes.png'}")
+        if settings.data.startswith("folder:"):
+            words = shlex.join(["evaluate", str(out), settings.data])
+            print(f"            with the names of their files: python -m vit_helpers {words}")
     print(f"classes:    {out / 'classes.csv'}")
     print(f"predict with: python -m vit_helpers predict PICTURE --weights {shlex.quote(str(out))}")
     few = data.in_chans == 3 and data.count("train") < FEW_IMAGES
