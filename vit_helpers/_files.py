@@ -204,12 +204,9 @@ def hold(path: Path, taken: str, stack: ExitStack) -> None:
         lock.acquire(timeout=0)
     except Timeout:
         raise ValueError(taken) from None
-    except NotImplementedError as error:  # from older versions of the library
-        raise ValueError(
-            f"the file system of {path.parent} does not support locks: choose another folder"
-        ) from error
     stack.callback(lock.release)
-    stack.callback(remove, path)  # first; Windows removes no open file, there the library does it
+    # first, or another process could hold it; Windows removes no open file, there the library does
+    stack.callback(remove, path)
 
 
 def remove(path: Path) -> None:
