@@ -21,10 +21,9 @@ from nbclient import NotebookClient
 from tests.tools.test_publish import HOME, ROOT, command, copy_repository
 from tools.execute import TAG, all_notebooks, is_setup, lessons
 
-pytestmark = [
-    pytest.mark.colab,
-    pytest.mark.skipif(sys.platform == "win32", reason="the environment is made of symbolic links"),
-]
+pytestmark = pytest.mark.skipif(
+    sys.platform == "win32", reason="the environment is made of symbolic links"
+)
 # Colab in August 2026; from ipykernel on: as with Python 3.12, or the next that Python 3.13 has; no
 # version: not known.
 COLAB = [
@@ -144,6 +143,7 @@ def files(package):
     )
 
 
+@pytest.mark.colab
 def test_the_setup_cell_fetches_the_package_and_nothing_else(setup, offline, tmp_path):
     python = on_top_of(sys.executable, tmp_path / "env")
     folder = tmp_path / "content"
@@ -214,6 +214,7 @@ def alone(lower, tmp_path_factory):
         yield python
 
 
+@pytest.mark.weekly
 @pytest.mark.parametrize(
     "notebook", NOTEBOOKS, ids=lambda path: path.relative_to(ROOT / "notebooks").as_posix()
 )

@@ -31,7 +31,7 @@ def test_what_the_default_command_leaves_out_is_what_ci_adds():
     left_out = OPTIONS["addopts"][OPTIONS["addopts"].index("-m") + 1]
     assert set(left_out.removeprefix("not ").split(" and not ")) == MARKERS
     ran = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
-    added = re.findall(r'^\.venv/bin/pytest -m "([^"]*)"', ran, re.M)
+    added = re.findall(r'^ *\.venv/bin/pytest -m "([^"]*)"', ran, re.M)
     assert sorted(" or ".join(added).split(" or ")) == sorted(MARKERS)
     text = (ROOT / "tools" / "README.md").read_text(encoding="utf-8")
     assert all(f'pytest -m "{markers}"\n' in text for markers in added)
