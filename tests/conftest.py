@@ -18,7 +18,6 @@ import pytest
 gc.disable()
 
 LONGEST = (  # collected first, so that none of them is left to one of two workers at the end
-    "tests/notebooks/test_colab.py",
     "tests/checks/test_every_exercise.py",
     "tests/notebooks/test_jupyterlab.py",
     "tests/test_distributed.py",

@@ -3,6 +3,7 @@
 import os
 import re
 import shutil
+from pathlib import Path
 
 import pytest
 import torch
@@ -208,8 +209,9 @@ def test_rows_are_drawn_only_of_sorted_labels():
 
 
 @pytest.mark.parametrize("data", ["folder:my photos", "digits"])
-def test_a_training_says_who_names_the_files_of_its_mistakes(tmp_path, capsys, data):
-    (tmp_path / "mistakes.png").touch()
-    print_end(tmp_path, load("digits"), RunSettings(data=data), accuracy=0.9)
-    said = f"python -m vit_helpers evaluate {tmp_path} 'folder:my photos'\n"
+def test_a_training_says_who_names_the_files_of_its_mistakes(tmp_path, monkeypatch, capsys, data):
+    monkeypatch.chdir(tmp_path)
+    Path("mistakes.png").touch()
+    print_end(Path(), load("digits"), RunSettings(data=data), accuracy=0.9)
+    said = "python -m vit_helpers evaluate . 'folder:my photos'\n"
     assert (said in capsys.readouterr().out) == (data != "digits")

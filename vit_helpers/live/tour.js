@@ -38,7 +38,10 @@ export function makeTour(page) {
   /** Put back what the step has changed, except for a drawing that stays. */
   function leave() {
     if (now < 0) return;
-    if (STEPS[now].keeps) home.drawing = page.save().drawing;
+    if (STEPS[now].keeps) {
+      const { drawing, chosen } = page.save();
+      home = { ...home, drawing, chosen: { ...home.chosen, source: chosen.source } };
+    }
     page.load(home);
   }
 
