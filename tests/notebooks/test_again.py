@@ -69,9 +69,3 @@ def test_with_the_plugin_pytest_runs_notebooks_again(tmp_path, last, status):
     )
     assert done.returncode == status, done.stdout
     assert f"{3 - status} passed" in done.stdout and ("cell-2, " in done.stdout) is bool(status)
-
-
-def test_ci_runs_all_notebooks_again():
-    ran = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
-    for command in ("bin/pytest", 'bin/pytest -m "further"'):
-        assert f"{command} -p no:kernels -p again " in ran
