@@ -1,7 +1,11 @@
 """Further pages: where they are, the way there and back, and what the core page says of them."""
 
+import ast
+import builtins
 import re
+import symtable
 
+import nbformat
 import pytest
 from folding import folded
 from pages import FURTHER, PAIRS, anchor, anchors, headings, prose, read, sections
@@ -45,6 +49,79 @@ def test_the_core_page_ends_with_a_line_for_each_section(core, further):
     lines = [line for line in text.splitlines() if line.startswith("- ")]
     found = [re.findall(r"\]\((further/[^)\s]+)\)", line) for line in lines]
     assert found == [[link] for link in wanted]
+
+
+def names_of(statement):
+    """What a statement reads at once and what its functions read later, and what it defines"""
+    table = symtable.symtable(ast.unparse(statement), "a statement", "exec")
+    inner = [*table.get_children()]
+    for child in inner:
+        inner += child.get_children()
+    reads = {s.get_name() for s in table.get_symbols() if s.is_referenced()}
+    later = {s.get_name() for t in inner for s in t.get_symbols() if s.is_global()}
+    defines = {s.get_name() for s in table.get_symbols() if s.is_assigned() or s.is_imported()}
+    # a loop may read what it defines, an assignment may not
+    return reads - (set() if isinstance(statement, ast.Assign) else defines), later, defines
+
+
+def parts(book):
+    """Of each section, and first of what stands before them: its number, Markdown and code"""
+    number, text, code = None, "", ""
+    for cell in book.cells:
+        if cell.cell_type == "code":
+            code += cell.source + "\n"
+            continue
+        for passage in re.split(r"^(?=## )", cell.source, flags=re.MULTILINE):
+            if heading := re.match(r"## (\d+)\. ", passage):
+                yield number, text, code
+                number, text, code = int(heading[1]), "", ""
+            text += passage
+    yield number, text, code
+
+
+def missing(book):
+    """Names that a section needs of another, unless it says to run that one first"""
+    (_, _, setup), *all_sections = parts(book)
+    known = {None: {*dir(builtins)}}
+    for number, text, code in [(None, "", setup), *all_sections]:
+        here = {*known[None]}
+        for numbers in re.findall(r"[Rr]un sections? ([\d, and]+) first", text):
+            here = here.union(*(known[int(n)] for n in re.findall(r"\d+", numbers)))
+        lacking, at_the_end = set(), set()
+        for statement in ast.parse(code).body:
+            reads, later, defines = names_of(statement)
+            lacking |= reads - here
+            at_the_end |= later
+            here |= defines
+        yield from (f"section {number}: {name}" for name in sorted(lacking | (at_the_end - here)))
+        known[number] = here
+
+
+@each_pair
+def test_a_section_runs_after_the_setup_or_says_what_to_run_first(core, further):
+    assert not [*missing(read(further))]
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "found"),
+    [
+        ("", "b = a", ["a"]),
+        ("Run section 1 first.", "b = a", []),
+        ("(Run sections 1 and 2 first.)", "b = a + d", []),
+        ("", "a = a + 1", ["a"]),
+        ("", "for a in range(3):\n    print(a)", []),
+        ("", "def f(c):\n    return f(a + c + later)\nlater = 1", ["a"]),
+        ("", "print(later)\nlater = 1", ["later"]),
+        ("", "a = [a for a in range(c)]\nb = a", ["c"]),
+        ("", "from math import pi\nb = pi + z", []),
+    ],
+)
+def test_what_a_section_needs_of_another_is_found(text, code, found):
+    markdown, cell = nbformat.v4.new_markdown_cell, nbformat.v4.new_code_cell
+    one = [markdown("# T"), cell("z = 0"), markdown("## 1. A?"), cell("a = c = z")]
+    two = [markdown("## 2. B?"), cell("d = 2"), markdown(f"## 3. C?\n\n{text}"), cell(code)]
+    book = nbformat.v4.new_notebook(cells=one + two)
+    assert [*missing(book)] == [f"section 3: {name}" for name in found]
 
 
 def test_links_to_a_section_lead_to_a_heading():

@@ -5,6 +5,7 @@ Their commands, cells, tests and files exist.
 
 import re
 
+import pandas as pd
 import pytest
 from folding import folded
 
@@ -56,3 +57,20 @@ def test_stored_results_are_described():
     described = (ROOT / "vit_helpers" / "results" / "README.md").read_text(encoding="utf-8")
     for path in (ROOT / "vit_helpers" / "results").glob("*.csv"):
         assert f"`{path.name}`" in described, path
+
+
+MACHINES = {
+    path.name: table
+    for path in sorted((ROOT / "vit_helpers" / "results").glob("*.csv"))
+    if {"machine", "date"} <= {*(table := pd.read_csv(path)).columns}
+}
+
+
+@folded("name", MACHINES)
+def test_the_day_and_the_processor_of_each_stored_row_are_said(name):
+    text = (ROOT / "vit_helpers" / "results" / "README.md").read_text(encoding="utf-8")
+    (row,) = re.findall(rf"^\| [^|]*`{name}`[^|]* \| .*", text, re.M)
+    machines = " ".join(MACHINES[name]["machine"].unique())
+    used = {maker for maker in ("EPYC", "Xeon", "H200") if maker in machines}
+    assert used and not [maker for maker in used if maker not in row]
+    assert not {*MACHINES[name]["date"].str[:10]} - {*re.findall(r"\d{4}-\d\d-\d\d", row)}

@@ -58,8 +58,8 @@ class Recipe:
                      "adam_l2", which many tutorials print; "adamw_all", which is that with
                      decoupled decay; "adam_coupled", which is "adamw" with L2
     schedule       : after the warm-up: "cosine", "linear" or "constant"
-    precision      : "float32", or "bfloat16" for the matrix products (autocast), several times
-                     faster where a processor has units for it (`bf16_units`), slower elsewhere
+    precision      : "float32", or "bfloat16" for the matrix products (autocast), faster for large
+                     models where a processor has units for it (`bf16_units`), slower elsewhere
     raises         : ValueError or TypeError naming the field that does not fit
     """
 
