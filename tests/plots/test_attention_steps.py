@@ -89,4 +89,4 @@ def test_the_description_of_a_step_has_its_numbers():
     assert f"roof's query is framed: {steps.listed((Q @ K.T)[1])} and then" in alt
     alt = steps.draw_weighted_sum(WEIGHTS[0], V, LABELS, "sky").alt
     assert alt.endswith(f"the output for sky: {steps.listed(WEIGHTS[0] @ V)}.")
-    assert "cut into 3 heads" in (alt := steps.draw_multi_head(5, 12, 3).alt) and "5 by 5" in alt
+    assert "lead to 3 heads" in (alt := steps.draw_multi_head(5, 12, 3).alt) and "5 by 5" in alt

@@ -127,6 +127,8 @@ def test_batches_have_their_accuracy_and_the_row_its_mean():
     colors = [to_hex(bar.get_facecolor()) for bar in ax.patches]
     assert [color == style.SERIES[1].lower() for color in colors] == [False, True, False, False]
     assert [line.get_xdata()[0] for line in ax.lines] == [9.5, 9.5]
+    wrong = draw_batches(torch.tensor([1.0] * 9 + [0.0] + [1.0] * 9), [9]).figure.axes[0].lines
+    assert [line.get_xdata()[0] for line in wrong] == [9 + 2.5]
     assert "batches of 9: 0.500" in picture.alt and "of which 1 are wrong" in picture.alt
 
 

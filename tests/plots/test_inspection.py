@@ -127,14 +127,21 @@ def test_scores_are_sorted_and_the_best_control_is_a_line():
 
 def test_deletion_curves_are_means_and_their_names_are_in_order():
     curves = {"ink": torch.tensor([[1, 0.5, 0.2], [1, 0.7, 0.4]])}
-    curves |= {"slow": torch.tensor([[1, 0.9, 0.8]]), "fast": torch.tensor([[1, 0.1, 0.0]])}
+    curves |= {"slow": torch.tensor([[1, 0.9, 0.2]]), "fast": torch.tensor([[1, 0.1, 0.0]])}
     picture = draw_deletion((0, 1, 2), curves, ["ink"])
     (ax,) = picture.figure.axes
     drawn = [list(each.get_ydata()) for each in ax.lines[:3]]
-    assert drawn == [pytest.approx(y) for y in ([1, 0.1, 0], [1, 0.6, 0.3], [1, 0.9, 0.8])]
-    assert [text.get_text() for text in ax.texts] == ["fast", "ink", "slow"]
+    assert drawn == [pytest.approx(y) for y in ([1, 0.1, 0], [1, 0.9, 0.2], [1, 0.6, 0.3])]
+    assert [text.get_text() for text in ax.texts] == ["fast", "slow", "ink"]  # by their ends
     assert ax.get_title(loc="left") == "Answers fall fastest in the order of fast"
     assert "fast 0.10, ink 0.60, slow 0.90" in picture.alt
+
+
+def test_deletion_curves_of_maps_and_of_controls_have_looks_of_their_own():
+    curves = {f"{n}": torch.tensor([[1, n / 10, n / 10]]) for n in range(1, 8)}
+    (ax,) = draw_deletion((0, 1, 2), curves, ["2", "3", "4"]).figure.axes
+    looks = [(each.get_color(), each.get_linestyle(), each.get_marker()) for each in ax.lines[:7]]
+    assert len({*looks}) == 7 and [color for color, *_ in looks].count(looks[0][0]) == 4
 
 
 def test_scaled_heads_show_their_numbers(image):

@@ -14,7 +14,7 @@ def test_a_numbered_circle_for_every_head():
     assert heights == pytest.approx([1, 2, 3, 4, 0.5, 6, 5]) and ax.get_ylim()[0] == 0
     assert [text.get_text() for text in ax.texts] == ["1", "2"] * 3 + ["uniform weights"]
     title = ax.get_title(loc="left")
-    assert title == "The nearest head is in block 3; block 2 looks farthest"
+    assert title == "The nearest head is in block 3; block 2 looks farthest on average"
 
 
 def line(mean, half):

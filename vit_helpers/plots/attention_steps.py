@@ -231,9 +231,9 @@ def draw_multi_head(T: int, D: int, heads: int) -> Picture:
     return Picture(
         fig,
         "Multi-head attention from tokens through the attention of each head to concatenation.",
-        f"Multi-head attention: tokens of {D} components become queries, keys and values of {D} "
-        f"components, cut into {heads} heads; each head has its own {T} by {T} attention matrix "
-        f"and output of {d} components; the outputs are concatenated and projected.",
+        f"Multi-head attention: tokens of {D} components lead to {heads} heads; each has its own "
+        f"queries, keys and values of {d} components, its own {T} by {T} attention matrix and "
+        f"output of {d} components; the outputs are concatenated.",
     )
 
 

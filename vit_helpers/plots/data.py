@@ -248,9 +248,11 @@ def draw_batches(right: Tensor, sizes: Sequence[int]) -> Picture:
             edge = {"edgecolor": "white", "linewidth": 2 if len(batch) > 4 else 0}
             ax.add_patch(Rectangle((start, y), len(batch), 0.5, facecolor=color, **edge))
             ax.text(start + len(batch) / 2, y - 0.04, f"{batch.mean():.3f}", ha="center", **WORDS)
+            for place in (batch == 0).nonzero()[:, 0].tolist():
+                inside = min(2.5, len(batch) / 2)  # doesn't reach into the batch before
+                x = start + max(place + 0.5, inside)
+                ax.plot(x, y + 0.25, "x", color=style.TEXT, markersize=9, markeredgewidth=2.5)
             start += len(batch)
-        for place in (right == 0).nonzero()[:, 0].tolist():
-            ax.plot(place + 0.5, y + 0.25, "x", color=style.TEXT, markersize=9, markeredgewidth=2.5)
         mean = torch.stack([batch.mean() for batch in batches]).mean().item()
         ax.text(n + 12, y + 0.25, f"mean {mean:.3f}", va="center", weight="bold", **WORDS)
         parts.append(f"batches of {size}: {mean:.3f}")

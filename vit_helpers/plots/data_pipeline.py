@@ -55,10 +55,7 @@ def draw_pipeline(photos: Mapping[str, Tensor], data: Any) -> Picture:
     for x in (484, 660):
         link(ax, (x + 3, BAND + 36), (x + 43, BAND + 36), arrowstyle="<->")
         ax.plot(x + 23, BAND + 36, "x", color=style.TEXT, markersize=17, markeredgewidth=3)
-    rule = (
-        "×  two splits must not share copies of an image, or images of the same writer or patient"
-    )
-    label(ax, 450, 14, rule, va="bottom")
+    label(ax, 450, 14, "×  two splits must not share copies of an image", va="bottom")
     dashed = {"color": COLORS["training"], "linestyle": "--"}
     link(ax, (452, BAND + 92), (452, ROW + 22), **dashed)
     label(ax, 444, 244, "training images only", ha="right", color=COLORS["training"])

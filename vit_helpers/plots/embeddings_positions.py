@@ -64,9 +64,9 @@ def draw_models(models: Mapping[str, Mapping[tuple[int, int], Tensor]]) -> Pictu
         fig,
         "Nine maps for each of two models: the places whose position embeddings are similar to "
         "one place.",
-        f"Nine maps each for {' and '.join(models)}. In the first, the red around a place reaches "
-        "along its row and fades along its column; in the second, every place is the middle of a "
-        "red cross, with fainter lines beside it.",
+        f"Nine maps each for {' and '.join(models)}. In the first, the red around an outer place "
+        "reaches along its row and fades along its column; in the second, every place is the "
+        "middle of a red cross, with fainter lines beside it.",
     )
 
 

@@ -1,6 +1,7 @@
 """Notebook 08: how a map is made, maps on images, how they score, what they leave when covered."""
 
 from collections.abc import Mapping, Sequence
+from itertools import cycle
 from typing import Any
 
 import torch
@@ -289,15 +290,17 @@ def draw_deletion(
     order = sorted(means, key=early.__getitem__)
     title = f"Answers fall fastest in the order of {order[0]}"
     style.style_axes(ax, title, "covered patches", "answers that stay the same")
-    for i, name in enumerate(order):
-        color = NO_MODEL if name in controls else READS_MODEL
-        ax.plot(
-            counts, means[name], LINES[i % 4], marker=MARKS[i % 4], color=color, linewidth=2, ms=6
-        )
+    looks = {}
+    for color, uses in ((READS_MODEL, False), (NO_MODEL, True)):
+        names = [name for name in order if (name in controls) is uses]
+        for name, line, mark in zip(names, cycle(LINES), cycle(MARKS), strict=False):
+            looks[name] = {"color": color, "linestyle": line, "marker": mark}
+            ax.plot(counts, means[name], **looks[name], linewidth=2, ms=6)
     end = counts[-1]
-    for i, name in enumerate(order):  # a key at the right, in the order in which curves fall
-        color, y = NO_MODEL if name in controls else READS_MODEL, 0.05 + 0.11 * i
-        options = {"color": color, "linestyle": LINES[i % 4], "marker": MARKS[i % 4]}
+    last = sorted(order, key=lambda name: float(means[name][-1]))
+    for i, name in enumerate(last):  # a key at the right, in the order in which curves end
+        options, y = looks[name], 0.05 + 0.11 * i
+        color = options["color"]
         ax.plot([1.02 * end, 1.12 * end], [float(means[name][-1]), y], color=color, linewidth=0.8)
         ax.plot([1.12 * end, 1.22 * end], [y, y], **options, linewidth=2, ms=6, markevery=[1])
         ax.text(1.25 * end, y, name, va="center", fontsize=style.TEXT_SIZE, color=color)

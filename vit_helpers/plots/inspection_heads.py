@@ -43,7 +43,7 @@ def draw_distances(distances: Tensor, uniform: float) -> Picture:
     ax.set(xticks=range(1, L + 1), xlim=(0.6, L + 1), ylim=(0, 1.2 * highest))
     near = 1 + int(distances.amin(dim=1).argmin())
     far = 1 + int(distances.mean(dim=1).argmax())
-    title = f"The nearest head is in block {near}; block {far} looks farthest"
+    title = f"The nearest head is in block {near}; block {far} looks farthest on average"
     style.style_axes(ax, title, "block", "mean attention distance (pixels)")
     return Picture(
         fig,
