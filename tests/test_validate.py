@@ -16,5 +16,5 @@ def test_a_size_is_a_whole_number_or_a_pair(size):
 def test_pixels_are_floating_point(dtype):
     for right in (torch.float16, torch.float32, torch.float64):
         check_floating(torch.ones(1, dtype=right))
-    with pytest.raises(TypeError, match=f"got {dtype}: scale them first, .* from 0 to 1"):
+    with pytest.raises(TypeError, match=f"got {dtype}: scale them first"):
         check_floating(torch.ones(1, dtype=dtype))

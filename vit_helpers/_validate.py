@@ -58,5 +58,5 @@ def check_floating(images: "Tensor") -> None:
     if not images.is_floating_point():
         raise TypeError(
             f"pixels must be floating point, got {images.dtype}: "
-            "scale them first, images.float() / 255, which are from 0 to 1"
+            "scale them first, images.float() / 255"
         )
