@@ -6,7 +6,10 @@ Each error names the argument and the value that was passed.
 from collections.abc import Iterable
 from numbers import Real
 from operator import index
-from typing import SupportsIndex
+from typing import TYPE_CHECKING, SupportsIndex
+
+if TYPE_CHECKING:  # torch takes seconds, and no other check needs it
+    from torch import Tensor
 
 
 def check_int(name: str, value: object, least: int = 1) -> int:
@@ -48,3 +51,12 @@ def check_choice(name: str, value: object, known: Iterable[object]) -> None:
     known = tuple(known)
     if value not in known:
         raise ValueError(f"unknown {name} {value!r}, known: {', '.join(map(str, known))}")
+
+
+def check_floating(images: "Tensor") -> None:
+    """Raise TypeError if pixels are not floating point, as bytes from 0 to 255 are not."""
+    if not images.is_floating_point():
+        raise TypeError(
+            f"pixels must be floating point, got {images.dtype}: "
+            "scale them first, images.float() / 255"
+        )

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from vit_helpers._validate import check_choice, to_2tuple
+from vit_helpers._validate import check_choice, check_floating, to_2tuple
 from vit_helpers.patches import grid_size, patchify
 
 POSITIONS = ("learned", "sincos", "rotary", "none")
@@ -54,11 +54,7 @@ class PatchEmbed(nn.Module):
         if images.ndim != 4:
             shape = tuple(images.shape)
             raise ValueError(f"images have 4 axes (B, C, H, W), got {images.ndim}: {shape}")
-        if not images.is_floating_point():
-            raise TypeError(
-                f"pixels must be floating point, got {images.dtype}: "
-                "scale them first, images.float() / 255"
-            )
+        check_floating(images)
         _, channels, *size = images.shape
         if channels != self.in_chans:
             raise ValueError(

@@ -1,5 +1,7 @@
 """Augmentation: what may change, what may not, and labels that follow the pixels."""
 
+from functools import partial
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -184,6 +186,21 @@ def test_mixing_by_a_small_alpha_leaves_most_as_it_was(images, labels, mix):
     assert soft.max(1).values.mean() > 0.9
     with pytest.raises(ValueError, match=r"0\.01, got 0"):
         mix(images, labels, K, alpha=0)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        random_affine,
+        partial(mixup, labels=torch.arange(4), num_classes=4),
+        partial(cutmix, labels=torch.arange(4), num_classes=4),
+    ],
+    ids=["random_affine", "mixup", "cutmix"],
+)
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int64])
+def test_what_computes_new_pixels_refuses_integers(change, dtype):
+    with pytest.raises(TypeError, match=f"got {dtype}: scale them first"):
+        change(torch.ones(4, 3, 8, 8, dtype=dtype))
 
 
 @pytest.fixture(scope="module")

@@ -5,17 +5,22 @@ import socket
 import tarfile
 import warnings
 from collections import Counter
+from dataclasses import replace
+from functools import partial
 from itertools import islice
 from random import Random
 
+import numpy as np
 import pooch
 import pytest
 import torch
 from torch import nn
 
-from vit_helpers.data import Data, Split, load, shards, split_rows
+from vit_helpers.data import Data, Split, load, shards, split_rows, subset
 from vit_helpers.data import stream as streams
-from vit_helpers.data.shards import BrokenShardError, write_shards
+from vit_helpers.data.folders import folder
+from vit_helpers.data.shards import BrokenShardError, write_shards, write_shards_of_folder
+from vit_helpers.data.splits import SPLITS
 from vit_helpers.data.stream import VERSION, Stream, cut_pieces, draw_from_buffer
 from vit_helpers.training import fit
 from vit_helpers.training.recipe import Recipe
@@ -152,6 +157,35 @@ def test_images_that_are_no_8_bit_pngs_are_refused(channels, scale, says, tmp_pa
     assert not list(tmp_path.iterdir())
 
 
+def test_labels_of_no_class_are_refused(digits, tmp_path):
+    validation = replace(digits.validation, labels=digits.validation.labels + 1)
+    with pytest.raises(ValueError, match="digits: the validation split has the label 2, expected"):
+        write_shards(replace(digits, validation=validation), tmp_path / "odd")
+    assert not list(tmp_path.iterdir())
+
+
+def test_whole_numbers_of_numpy_are_whole_numbers(digits, tmp_path):
+    assert len(Stream(write_shards(digits, tmp_path / "new", np.int64(40)), BATCH)) == STEPS
+
+
+@pytest.mark.parametrize(
+    ("options", "kind", "says"),
+    [
+        ({"split": "exakt"}, ValueError, "unknown split 'exakt', known: hash, exact"),
+        ({"image_size": 0}, ValueError, "image_size must be at least 1, got 0"),
+        ({"image_size": "8"}, TypeError, "image_size must be a whole number, got '8'"),
+        ({"image_size": 8.5}, TypeError, "image_size must be a whole number, got 8.5"),
+        ({"white": -1}, ValueError, "white must be a number above 0, got -1"),
+    ],
+)
+@pytest.mark.parametrize("load_folder", [folder, partial(write_shards_of_folder, folder="new")])
+def test_wrong_options_of_a_folder_are_named_before_it_is_searched(
+    load_folder, options, kind, says, tmp_path
+):
+    with pytest.raises(kind, match=says):
+        load_folder(tmp_path / "nowhere", **options)
+
+
 # Read
 
 
@@ -248,6 +282,21 @@ def test_pieces_lie_end_to_end():
                 for at in range(start, stop)
             ]
             assert found == laid[first:last]
+
+
+@pytest.mark.parametrize("split", SPLITS)
+@pytest.mark.parametrize("buffer_size", [0, 1000])
+@pytest.mark.parametrize("world", [1, 2])
+def test_a_split_without_images_has_no_batches_as_in_memory(
+    digits, tmp_path, split, buffer_size, world
+):
+    data = replace(digits, **{split: subset(digits.get_split(split), slice(0))})
+    folder = write_shards(data, tmp_path / "digits")
+    words = {"buffer_size": buffer_size, "rank": world - 1, "world_size": world}
+    stream = Stream(folder, BATCH, split, **words)
+    assert list(data.batches(split, BATCH)) == list(stream) == list(stream) == []
+    stream.load_state_dict(stored(stream.state_dict()))
+    assert list(stream) == [] and len(stream) == 0
 
 
 def test_a_buffer_mixes_what_is_near_and_loses_nothing():

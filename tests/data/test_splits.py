@@ -8,10 +8,11 @@ from functools import partial
 import pytest
 import torch
 
-from vit_helpers.data import Batches, Split, load, random_affine, split_rows, subset
+from vit_helpers.data import Batches, Data, Split, load, random_affine, split_rows, subset
 from vit_helpers.data.augment import mixup
 from vit_helpers.data.downloads import DownloadError
 from vit_helpers.data.shards import BrokenShardError, write_shards
+from vit_helpers.data.splits import SPLITS
 from vit_helpers.data.stream import Stream
 
 FIRST_ROWS = [[362, 1568, 1440, 1761], [1748, 1500, 644, 170], [570, 1302, 297, 1575]]
@@ -93,6 +94,37 @@ def test_augmentation_comes_before_normalization(digits):
 def test_bad_input_is_named(call, words):
     with pytest.raises(ValueError, match=words):
         call()
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int64])
+def test_integers_are_not_normalized(digits, dtype):
+    with pytest.raises(TypeError, match=f"got {dtype}: scale them first"):
+        digits.normalize(torch.ones(2, 1, 8, 8, dtype=dtype))
+
+
+def color_split(labels, channel=0, pixel=0.5):
+    """Noise in three channels, with a pixel of one channel that is given"""
+    images = torch.rand(len(labels), 3, 8, 8, generator=torch.Generator().manual_seed(0))
+    images[0, channel, 0, 0] = pixel
+    return Split(images, torch.tensor(labels))
+
+
+@pytest.mark.parametrize("pixel", [float("nan"), float("inf"), -float("inf")])
+@pytest.mark.parametrize("channel", [0, 1, 2])
+def test_pixels_that_are_not_finite_are_named(channel, pixel):
+    split = color_split([0, 1], channel, pixel)
+    with pytest.raises(ValueError, match=r"^noise: .* is not finite \(std .*nan.* NaN or infinite"):
+        Data.from_splits("noise", split, split, split, "ab")
+
+
+@pytest.mark.parametrize("label", [-1, 2, 9])
+@pytest.mark.parametrize("place", range(3))
+def test_a_label_of_no_class_is_named(place, label):
+    splits = [color_split([0, 1])] * 3
+    splits[place] = color_split([0, label])
+    says = f"noise: the {SPLITS[place]} split has the label {label}, expected 0 to 1 for 2 classes"
+    with pytest.raises(ValueError, match=says):
+        Data.from_splits("noise", *splits, "ab")
 
 
 # Some classes alone

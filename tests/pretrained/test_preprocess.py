@@ -41,10 +41,20 @@ def test_pictures_of_any_mode_and_size(picture):
         GREY(torch.rand(3, 9, 9))
 
 
+@pytest.mark.parametrize("step", [GREY, GREY.frame, GREY.normalize])
+def test_integer_pixels_are_refused(step):
+    with pytest.raises(TypeError, match=r"got torch\.uint8: scale them first"):
+        step(torch.full((1, 9, 9), 200, dtype=torch.uint8))
+
+
 @pytest.mark.parametrize(("fields", "says"), [
     ({"interpolation": "cubic"}, "unknown interpolation 'cubic', known: bilinear, bicubic"),
     ({"std": (0.0,)}, "std above 0"),
     ({"mean": (0.1, 0.2)}, "one number per channel"),
+    ({"mean": (0.1, 0.2, 0.3), "std": (0.3, float("nan"), 0.2)}, "finite, .*nan"),
+    ({"mean": (0.1, 0.2), "std": (0.3, float("inf"))}, "finite, .*inf"),
+    ({"mean": (0.1, float("nan")), "std": (0.3, 0.2)}, "finite, .*nan"),
+    ({"mean": (-float("inf"),)}, "finite, .*-inf"),
 ])  # fmt: skip
 def test_a_wrong_description_is_refused(fields, says):
     with pytest.raises(ValueError, match=says):

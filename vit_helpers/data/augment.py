@@ -9,6 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from vit_helpers._validate import check_floating
+
 
 def random_affine(
     images: Tensor, degrees: float = 10.0, scale: float = 0.1, shift: float = 0.5
@@ -19,8 +21,10 @@ def random_affine(
     degrees: largest rotation
     scale  : largest change of size, 0.1 for 10%
     shift  : largest shift along each axis, in pixels
-    raises : ValueError if scale is not from 0 to below 1, since images would be turned inside out
+    raises : ValueError if scale is not from 0 to below 1, since images would be turned inside out;
+             TypeError for integer pixels
     """
+    check_floating(images)
     if not 0 <= scale < 1:
         raise ValueError(f"scale must be at least 0 and below 1, got {scale}")
     B, _, H, W = images.shape
@@ -102,7 +106,7 @@ def mixup(
     labels : (B,)
     alpha  : of Beta(alpha, alpha), which the weight of each image is drawn from, 0.01 or more
     returns: images (B, C, H, W), and soft labels (B, K) whose rows sum to 1
-    raises : ValueError for a smaller alpha
+    raises : ValueError for a smaller alpha; TypeError for integer pixels
     """
     weight = draw_weights(images, alpha)
     partner = torch.randperm(len(images), device=images.device)
@@ -128,7 +132,11 @@ def cutmix(
 
 
 def draw_weights(images: Tensor, alpha: float) -> Tensor:
-    """Draw the weight of each image in a mixture from Beta(alpha, alpha): (B, C, H, W) -> (B,)"""
+    """Draw the weight of each image in a mixture from Beta(alpha, alpha): (B, C, H, W) -> (B,)
+
+    raises: ValueError for an alpha below 0.01; TypeError for integer pixels, whose weights were 0
+    """
+    check_floating(images)
     if not alpha >= 0.01:
         raise ValueError(
             f"alpha must be at least 0.01, got {alpha}: below, draws are lost in rounding"

@@ -71,10 +71,9 @@ def folder(
     different splits or classes.
     """
     path = Path(path)
-    check_choice("split", split, ("hash", "exact"))
+    image_size = check_options(image_size, split, white)
     class_names, listing = find_images(path)
-    check_memory(count_files(listing), check_int("image_size", image_size))
-    check_white(white)
+    check_memory(count_files(listing), image_size)
     stored = ImageCache(path, image_size) if cache else None
     reading, pixels = read_pixels(listing, image_size, skip_broken, stored, threads, white)
     files = draw_splits(reading.files, listing.keys(), split)
@@ -88,6 +87,18 @@ def folder(
     if not is_said(white, reading.white):
         check_grays(pixels)
     return replace(data, seen=seen, tested=tested, white=reading.white)
+
+
+def check_options(image_size: int, split: str, white: float | None) -> int:
+    """Return the image size, numpy's integers as Python's int.
+
+    The options are those of `folder`.
+    raises: ValueError for an option that it does not have; TypeError for an image size that is not
+            a whole number
+    """
+    check_choice("split", split, ("hash", "exact"))
+    check_white(white)
+    return check_int("image_size", image_size)
 
 
 def check_memory(count: int, image_size: int) -> None:

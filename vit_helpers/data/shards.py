@@ -23,8 +23,8 @@ from torch import Tensor
 
 from vit_helpers._files import as_text, new_folder
 from vit_helpers._validate import check_choice, check_int, to_2tuple
-from vit_helpers.data.folders import check_splits, draw_splits, find_images
-from vit_helpers.data.images import GrayRange, check_white
+from vit_helpers.data.folders import check_options, check_splits, draw_splits, find_images
+from vit_helpers.data.images import GrayRange
 from vit_helpers.data.reading import (
     check_broken,
     check_grays,
@@ -37,6 +37,7 @@ from vit_helpers.data.reading import (
 from vit_helpers.data.splits import (
     SPLITS,
     Data,
+    check_labels,
     check_std,
     count_values,
     mean_and_std_of_counts,
@@ -82,16 +83,17 @@ def write_shards(data: Data, folder: str | Path, per_shard: int = 1000) -> Path:
     per_shard: images in a shard; the last of a split may have fewer. For photos choose about
                100 MB per shard
     raises   : FileExistsError if the folder is not empty; ValueError for images that cannot be
-               8-bit PNGs
+               8-bit PNGs, and for labels that are not the number of a class
 
     Training images are written in random order, the same each time, so that no shard has images of
     a single class.
     """
-    check_int("per_shard", per_shard)
+    per_shard = check_int("per_shard", per_shard)
     with new_folder(Path(folder)) as new:
         entries = {}
         for name in SPLITS:
             split = data.get_split(name)
+            check_labels(f"{data.name}: the {name} split", split.labels, len(data.class_names))
             rows = order_rows(name, len(split))
             pngs = map_files(to_png, [split.pixels[row] for row in rows], f"writing {name}")
             labels = split.labels[rows].tolist()
@@ -125,10 +127,10 @@ def write_shards_of_folder(
     images in memory. Each file is read once. Its image waits as a PNG in a temporary file, as large
     as the shards, until all are read: their splits and order depend on all of them.
     """
-    check_int("per_shard", per_shard)
+    per_shard = check_int("per_shard", per_shard)
+    image_size = check_options(image_size, split, white)
     source = Path(source)
     class_names, listing = find_images(source)
-    check_white(white)
 
     def read(path: Path, white: float | None) -> tuple[bytes, bytes | GrayRange]:
         sha256, image = read_image(path, image_size, white)

@@ -1,5 +1,6 @@
 """What a data set is: three splits in memory, their mean and std, and batches of them."""
 
+import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -7,7 +8,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from vit_helpers._validate import check_choice, check_int
+from vit_helpers._validate import check_choice, check_floating, check_int
 
 SPLITS = ("train", "validation", "test")
 
@@ -126,14 +127,17 @@ class Data:
     ) -> "Data":
         """Make a data set of three splits, with the mean and std of the first.
 
-        raises: ValueError if a split is empty, or if a channel of the training split is constant
+        raises: ValueError if a split is empty, if a label is not the number of a class, or if a
+                channel of the training split is constant or has pixels that are not finite
         """
+        class_names = tuple(class_names)
         for split_name, split in zip(SPLITS, (train, validation, test), strict=True):
             if not len(split):
                 raise ValueError(f"{name}: the {split_name} split has no images")
+            check_labels(f"{name}: the {split_name} split", split.labels, len(class_names))
         mean, std = mean_and_std(train.pixels)
         check_std(name, std)
-        return cls(name, train, validation, test, tuple(class_names), mean, std)
+        return cls(name, train, validation, test, class_names, mean, std)
 
     @property
     def image_size(self) -> tuple[int, int]:
@@ -269,8 +273,9 @@ def sample_rows(labels: Tensor, count: int | None) -> Tensor:
 def normalize(images: Tensor, mean: tuple[float, ...], std: tuple[float, ...]) -> Tensor:
     """Compute (images - mean) / std for each channel: (..., C, H, W) -> (..., C, H, W).
 
-    raises: ValueError for other numbers of channels
+    raises: ValueError for other numbers of channels; TypeError for integer pixels
     """
+    check_floating(images)
     if images.shape[-3] != len(mean):
         raise ValueError(
             f"mean and std are for {len(mean)} channels, but the images have {images.shape[-3]}"
@@ -306,9 +311,24 @@ def mean_and_std_of_counts(counts: Tensor) -> tuple[tuple[float, ...], tuple[flo
 
 
 def check_std(name: str, std: tuple[float, ...]) -> None:
-    """Raise ValueError if a channel is constant."""
+    """Raise ValueError if the std of a channel is 0 or not finite."""
+    if not all(value < math.inf for value in std):  # false for NaN too
+        raise ValueError(
+            f"{name}: the std of a channel of the training images is not finite (std {std}), "
+            "so it cannot be normalized: look for pixels that are NaN or infinite"
+        )
     if not min(std) > 0:
         raise ValueError(
             f"{name}: a channel of the training images is constant (std {std}), "
             "so it cannot be normalized"
+        )
+
+
+def check_labels(name: str, labels: Tensor, class_count: int) -> None:
+    """Raise ValueError if a label is not one of 0 .. class_count - 1.  name: whose labels"""
+    others = labels[(labels < 0) | (labels >= class_count)]
+    if len(others):
+        raise ValueError(
+            f"{name} has the label {others[0].item()}, "
+            f"expected 0 to {class_count - 1} for {class_count} classes"
         )

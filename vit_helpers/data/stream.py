@@ -203,7 +203,7 @@ class Stream:
         self.resumed = False
         self.lost = Counter()
         count = self.last - self.first
-        ends = [count * k // len(self) for k in range(len(self) + 1)]
+        ends = [0] + [count * k // len(self) for k in range(1, len(self) + 1)]  # len may be 0
         # of a resumed pass, the samples before are read again, but not decoded
         samples = islice(self.samples(self.epoch), ends[self.batch], None)
         for batch in range(self.batch, len(self)):

@@ -1,11 +1,12 @@
 """Preprocessing: from an image to the input that a model was trained on."""
 
+import math
 from dataclasses import dataclass
 
 from PIL.Image import Image
 from torch import Tensor
 
-from vit_helpers._validate import check_choice, to_2tuple
+from vit_helpers._validate import check_choice, check_floating, to_2tuple
 from vit_helpers.data.images import check_white, to_rgb
 from vit_helpers.data.splits import normalize
 
@@ -23,7 +24,8 @@ class Preprocess:
 
     preprocess(image): a PIL image of any mode (read as by `to_rgb`), or a tensor (C, H, W) from 0
                        to 1 -> (C, *crop)
-    raises           : ValueError for a tensor with another number of channels
+    raises           : ValueError for a tensor with another number of channels; TypeError for one of
+                       integers
     """
 
     resize: int | tuple[int, int]
@@ -39,9 +41,10 @@ class Preprocess:
                 object.__setattr__(self, name, tuple(value))
         to_2tuple(self.resize), to_2tuple(self.crop)
         check_choice("interpolation", self.interpolation, ("bilinear", "bicubic"))
-        if len(self.mean) != len(self.std) or not min(self.std) > 0:
+        finite = all(-math.inf < value < math.inf for value in (*self.mean, *self.std))
+        if not finite or len(self.mean) != len(self.std) or not min(self.std) > 0:
             raise ValueError(
-                "mean and std must be one number per channel, std above 0; "
+                "mean and std must be one number per channel, finite, std above 0; "
                 f"got {self.mean} and {self.std}"
             )
         check_white(self.white)
@@ -64,6 +67,7 @@ class Preprocess:
                 raise ValueError(
                     f"an image is (C, H, W) with C = {self.in_chans}, got {tuple(image.shape)}"
                 )
+            check_floating(image)
         else:
             image = to_rgb(image, white=self.white).convert("L" if self.in_chans == 1 else "RGB")
         _, *sides = TF.get_dimensions(image)
