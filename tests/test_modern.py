@@ -25,6 +25,7 @@ from vit_helpers.modern import (
     ModernAttention,
     ModernBlock,
     SwiGLU,
+    make_mlp,
     rotary_angles,
     rotate,
 )
@@ -76,6 +77,16 @@ def test_angles_are_of_centers_from_minus_one_to_one():
     frequencies = 2 * torch.pi * torch.tensor([1.0, 0.1])
     assert torch.allclose(angles[4], torch.cat([0.5 * frequencies, 0 * frequencies]))
     assert torch.allclose(angles[0], torch.cat([-0.5 * frequencies, -2 / 3 * frequencies]))
+
+
+@pytest.mark.parametrize("theta", [100.0, 10_000.0])
+def test_every_width_has_an_angle_for_two_numbers(theta):
+    for d in range(4, 2049, 4):
+        angles = rotary_angles((1, 2), d, theta)
+        assert angles.shape == (2, d // 2), d
+        exponents = torch.arange(d // 4, dtype=torch.float64) * 4 / d
+        expected = torch.cat([torch.zeros(d // 4), torch.pi * theta**-exponents])
+        assert torch.allclose(angles[1], expected.float(), atol=1e-5), d
 
 
 def test_a_rotation_keeps_lengths():
@@ -174,6 +185,20 @@ def test_a_gated_mlp():
     mlp, x = SwiGLU(4, 7), torch.randn(2, 3, 4)
     expected = mlp.fc2(F.silu(mlp.gate(x)) * mlp.fc1(x))
     assert torch.equal(mlp(x), expected)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: make_mlp("siwglu", 4, 8), "mlp_layer 'siwglu', known: gelu, gelu_tanh, swiglu"),
+        (lambda: ModernBlock(8, 2, mlp_layer="siwglu"), "mlp_layer 'siwglu'"),
+        (lambda: AttentionPool(8, 2, mlp_layer="siwglu"), "mlp_layer 'siwglu'"),
+        (lambda: ModernBlock(8, 2, norm_layer="foo"), "norm_layer 'foo', known: layernorm, rmsn"),
+    ],
+)
+def test_unknown_layers_are_named_with_the_known(make, message):
+    with pytest.raises(ValueError, match=f"unknown {message}"):
+        make()
 
 
 def test_attention_pooling_is_torchs():

@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from vit_helpers._validate import check_choice
 from vit_helpers.attention import MultiHeadAttention, attention_values
 from vit_helpers.encoder import MLP
 
@@ -37,7 +38,8 @@ def rotary_angles(grid: tuple[int, int], head_dim: int, theta: float = 100.0) ->
     if theta <= 0:
         raise ValueError(f"rope_theta must be positive, got {theta}")
     rows, cols = (2 * (torch.arange(n) + 0.5) / n - 1 for n in grid)
-    frequencies = 2 * math.pi / theta ** torch.arange(0, 1, 4 / head_dim)  # (d/4,)
+    exponents = torch.arange(0, 1, 4 / head_dim)[: head_dim // 4]  # rounding may bring one more
+    frequencies = 2 * math.pi / theta**exponents  # (d/4,)
     places = torch.cartesian_prod(rows, cols)  # (N, 2)
     return (places[:, :, None] * frequencies).flatten(1)  # (N, d/2)
 
@@ -133,7 +135,11 @@ class SwiGLU(nn.Module):
 
 
 def make_mlp(kind: str, dim: int, hidden_dim: int, dropout: float = 0.0) -> nn.Module:
-    """Make the MLP of a block: "gelu" is the paper's, "gelu_tanh" approximates its GELU."""
+    """Make the MLP of a block: "gelu" is the paper's, "gelu_tanh" approximates its GELU.
+
+    raises: ValueError for a kind that is not among `MLP_LAYERS`
+    """
+    check_choice("mlp_layer", kind, MLP_LAYERS)
     if kind == "swiglu":
         return SwiGLU(dim, hidden_dim, dropout)
     mlp = MLP(dim, hidden_dim, dropout)
@@ -150,6 +156,7 @@ class ModernBlock(nn.Module):
     mlp_layer  : "gelu" (the paper's), "gelu_tanh" or "swiglu"
     norm_layer : "layernorm" (the paper's) or "rmsnorm", which only divides (arXiv 1910.07467)
     qk_norm    : as for `ModernAttention`, like `angles`
+    raises     : ValueError for an unknown mlp_layer or norm_layer
     """
 
     def __init__(
@@ -168,6 +175,7 @@ class ModernBlock(nn.Module):
         angles: Tensor | None = None,
     ) -> None:
         super().__init__()
+        check_choice("norm_layer", norm_layer, NORM_LAYERS)
         norm = NORM_LAYERS[norm_layer]
         self.norm1 = norm(dim, eps=norm_eps)
         self.attn = ModernAttention(
@@ -198,7 +206,8 @@ class AttentionPool(nn.Module):
     """Pool tokens by attention: a learned token asks, all tokens answer.  (B, T, D) -> (B, D)
 
     An MLP follows, as in SigLIP (arXiv 2303.15343).
-    mask: (B, T) boolean, True for the tokens that may be attended to
+    mask  : (B, T) boolean, True for the tokens that may be attended to
+    raises: ValueError for an unknown mlp_layer
     """
 
     def __init__(

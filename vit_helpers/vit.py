@@ -342,6 +342,16 @@ def eval_mode(model: nn.Module) -> Iterator[None]:
             module.training = mode
 
 
+def check_logits(logits: Tensor) -> Tensor:
+    """Return logits (B, K) as they are; raises ValueError for another shape."""
+    if logits.ndim != 2:
+        raise ValueError(
+            f"logits must be (B, K), a row for each image, got the shape {tuple(logits.shape)}: "
+            'a model with pool="none" returns one for each token, so choose another pool'
+        )
+    return logits
+
+
 def tanh_layer(dim: int, hidden_dim: int) -> nn.Sequential:
     """The hidden layer of the paper's pretraining head: (B, dim) -> (B, hidden_dim)"""
     linear = nn.Linear(dim, hidden_dim)

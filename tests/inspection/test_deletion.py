@@ -2,6 +2,7 @@
 
 import math
 
+import pytest
 import torch
 
 from vit_helpers.inspection import (
@@ -38,3 +39,9 @@ def test_answers_survive_as_they_do_by_hand(model, images):
     found = survival(model, images, maps, counts)
     assert torch.equal(found, wanted) and (found[0] == 1).all()
     assert math.isclose(float(found[-1].sum()), float(wanted[-1].sum()))
+
+
+@pytest.mark.parametrize("counts", [[], (), range(0)])
+def test_no_counts_are_refused(model, images, counts):
+    with pytest.raises(ValueError, match="at least one number of patches, got"):
+        survival(model, images, torch.rand(2, 3, 4), counts)

@@ -6,8 +6,13 @@ import torch
 from vit_helpers.inspection import (
     attention_gradients,
     filters,
+    grad_cam,
+    integrated_gradients,
+    layer_cam,
     occlusion,
+    pixel_gradients,
     position_similarity,
+    survival,
     token_layers,
 )
 from vit_helpers.parity import perturb
@@ -67,6 +72,24 @@ def test_occlusion_finds_the_only_patch_that_counts():
     assert falls.flatten(1).count_nonzero(dim=1).tolist() == [1, 1] and images.min() == 1
     assert occlusion(Corner(), images, classes=torch.tensor([0, 0]))[0, 1, 2] < -1
     assert occlusion(Corner(), images, fill=1.0).abs().max() == 0
+
+
+ANSWERS = {
+    "occlusion": occlusion,
+    "survival": lambda model, images: survival(model, images, torch.rand(2, 2, 2), [1]),
+    "Grad-CAM": grad_cam,
+    "LayerCAM": layer_cam,
+    "pixel gradients": pixel_gradients,
+    "integrated gradients": integrated_gradients,
+    "gradients of attention": attention_gradients,
+}
+
+
+@pytest.mark.parametrize("look", ANSWERS.values(), ids=ANSWERS)
+def test_a_model_that_answers_for_each_token_is_refused(look):
+    config = ViTConfig.from_name("mini/4", image_size=8, in_chans=1, num_classes=3, pool="none")
+    with pytest.raises(ValueError, match=r"\(B, K\).* \(2, 5, 3\): .*pool=\"none\""):
+        look(ViT(config), torch.randn(2, 1, 8, 8))
 
 
 LOOKS = {

@@ -1,5 +1,6 @@
 """Maps of gradients, and deletion, against loops and formulas written here."""
 
+import pytest
 import torch
 import torch.nn.functional as F
 
@@ -95,6 +96,12 @@ def test_integrated_gradients_sum_to_the_difference_of_the_logits(model, images)
         wanted = (model(images) - model(black))[range(2), CLASSES]
     sums = integrated_gradients(model, images, CLASSES, steps=100).sum(dim=(1, 2))
     torch.testing.assert_close(sums, wanted, atol=2e-2, rtol=2e-2)
+
+
+@pytest.mark.parametrize(("steps", "error"), [(0, ValueError), (-1, ValueError), (2.5, TypeError)])
+def test_steps_that_are_no_count_are_refused(model, images, steps, error):
+    with pytest.raises(error, match=f"steps must be .*got {steps}"):
+        integrated_gradients(model, images, CLASSES, steps)
 
 
 def test_a_frozen_model_and_one_in_training_give_the_same_maps(model, images):

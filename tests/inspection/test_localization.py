@@ -167,6 +167,11 @@ def test_ink_counts_every_pixel_alike_and_edges_the_steps_between_them(model):
     assert blurred[0, 1:4, 1:4].allclose(torch.tensor(1 / 9)) and blurred[0].count_nonzero() == 9
 
 
+def test_an_unknown_kind_of_pixels_is_named(model):
+    with pytest.raises(ValueError, match="kind 'inkk', known: brightness, ink, edges"):
+        pixel_map(model, torch.ones(1, 1, 24, 24), None, "inkk")
+
+
 def test_the_center_map_does_not_see_the_image_and_scores_well(data, model):
     maps = center_map(model, data.train.images, None)
     assert maps.shape == (60, 6, 6) and maps[:, 2:4, 2:4].sum() == maps.sum() == 4 * 60

@@ -1,5 +1,8 @@
 """Calibration: temperatures, distances against scipy's, what weights say of familiar images."""
 
+import json
+import math
+
 import pytest
 import torch
 from scipy.spatial.distance import mahalanobis
@@ -50,6 +53,25 @@ def test_the_limit_leaves_out_the_share_asked_for_and_what_is_far(known):
     near = torch.tensor([[0.0, 0, 4, 0]])
     far = torch.tensor([[0.0, 0, 0, 2]])
     assert familiarity.distance(near) < familiarity.limit < familiarity.distance(far)
+
+
+def test_a_class_without_images_is_not_learned(known):
+    features, labels = known
+    apart = Familiarity.from_features(features, 2 * labels, features)  # none of 1 and 3
+    together = Familiarity.from_features(features, labels, features)
+    assert apart.limit == together.limit and torch.equal(apart.means, together.means)
+    again = Familiarity.from_note(apart.to_note())
+    assert again.means.shape == (3, 4) and again.limit == apart.limit
+
+
+def test_a_limit_that_nothing_exceeds_is_refused(known):
+    features, labels = known
+    with pytest.raises(ValueError, match="got nan"):
+        Familiarity.from_features(torch.zeros(6, 4), labels[:6], torch.zeros(6, 4))
+    familiarity = Familiarity.from_features(features, labels, features)
+    note = json.loads(familiarity.to_note()) | {"limit": math.nan}
+    with pytest.raises(ValueError, match="got nan"):
+        Familiarity.from_note(json.dumps(note))
 
 
 def test_the_note_in_a_file_gives_the_same_distances(known, tmp_path):

@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from vit_helpers.pretrained import Preprocess, load_pretrained, load_weights, save_weights
-from vit_helpers.pretrained.files import read_notes
+from vit_helpers.pretrained.files import Pretrained, read_notes
 from vit_helpers.pretrained.finetune import add_lora, merge_lora
 from vit_helpers.training.presets import NormLastBlock
 from vit_helpers.vit import ViT, ViTConfig
@@ -46,6 +46,34 @@ def test_lora_is_kept_when_merged(tmp_path, model):
 def test_class_names_must_fit(tmp_path, model):
     with pytest.raises(ValueError, match=r"2 .* 3 classes"):
         save_weights(tmp_path / "x.safetensors", model, GREY, "ab")
+
+
+@pytest.mark.parametrize("name", ["config", "preprocess", "class_names", "sha256"])
+def test_a_note_cannot_have_the_name_of_ours(tmp_path, model, name):
+    with pytest.raises(ValueError, match=f"writes {name} itself"):
+        save_weights(tmp_path / "x.safetensors", model, GREY, "abc", {"epoch": "3", name: "x"})
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("file", ["x.pth", "x.SAFETENSORS", "x"])
+def test_another_ending_is_refused(tmp_path, model, file):
+    with pytest.raises(ValueError, match=rf"unknown ending of .*{file} .*\.safetensors"):
+        save_weights(tmp_path / file, model, GREY, "abc")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"num_classes": 0}, "the model has no classification head"),
+        ({"pool": "none", "num_classes": 3}, r"\(B, K\), .* \(1, 7, 3\): .*pool"),
+    ],
+)
+def test_a_model_without_probabilities_of_classes_is_named(changes, message):
+    config = ViTConfig.from_name("mini/4", image_size=(8, 12), in_chans=1, **changes)
+    names = tuple("abc"[: config.num_classes])
+    with pytest.raises(ValueError, match=message):
+        Pretrained(ViT(config).eval(), GREY, names).top(torch.zeros(1, 8, 12))
 
 
 def test_bad_files_are_named(tmp_path, model):

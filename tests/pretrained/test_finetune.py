@@ -161,6 +161,25 @@ def test_a_model_with_lora_learns_few_numbers_and_merges_back(model, images):
     }
 
 
+@pytest.mark.parametrize("rank", [0, 65, 1000, 2.5])
+def test_a_rank_that_does_not_fit_changes_nothing(model, rank):
+    with pytest.raises(ValueError, match=rf"192 x 64 is from 1 to 64, got {rank}"):
+        add_lora(model, rank)
+    assert all(p.requires_grad for p in model.parameters())
+    assert not any(isinstance(module, LoRA) for module in model.modules())
+
+
+def test_lora_is_added_once(model):
+    freeze(add_lora(model, rank=2), ("norm",))
+    with pytest.raises(ValueError, match="already has LoRA layers: merge_lora"):
+        add_lora(model, rank=2)
+    learns = [name for name, p in model.named_parameters() if p.requires_grad]
+    assert learns == ["norm.weight", "norm.bias"]
+    with pytest.raises(ValueError, match="already has LoRA layers"):
+        LoRA(model.blocks[0].attn.qkv, rank=2)
+    add_lora(merge_lora(model), rank=2)
+
+
 # Rates by layer
 
 

@@ -46,11 +46,11 @@ ORDER = {  # a module, or a folder of modules, may import these of ours and no o
     "parity": {},
     "microvit": {"microvit"},  # in it, only __main__ imports the file that imports nothing
     "encoder": {"attention"},
-    "modern": {"attention", "encoder"},
+    "modern": {"_validate", "attention", "encoder"},
     "vit": {"_validate", "patches", "embeddings", "encoder", "modern"},
     "data": {"_cpus", "_files", "_validate", "data", "distributed"},
     "training": {"_files", "_validate", "data", "distributed", "encoder", "training", "vit"},
-    "inspection": {"data", "inspection", "vit"},
+    "inspection": {"_validate", "data", "inspection", "vit"},
     "pretrained": {
         *("_files", "_validate", "data", "distributed", "embeddings", "encoder", "modern"),
         *("patches", "pretrained", "training", "vit"),

@@ -29,6 +29,7 @@ from vit_helpers.cli.scores import (
 )
 from vit_helpers.cli.threads import use_threads
 from vit_helpers.pretrained import load_pretrained
+from vit_helpers.pretrained.files import check_head
 
 CLASSES_SHOWN = 30  # at most are printed one by one
 LISTED = 10  # of more, so many of the worst, and of the pairs that are confused most often
@@ -48,8 +49,7 @@ def run(args: Namespace) -> int:
     with print_warnings():
         pretrained = load_pretrained(args.weights)
     names = pretrained.class_names
-    if not names:
-        raise ValueError(f"{args.weights} has no classification head, so it cannot predict classes")
+    check_head(args.weights, names)
     if args.white and not args.data.startswith("folder:"):
         raise ValueError(f"--white is an option for folder:PATH, not for {args.data}")
     outputs = check_outputs(args, len(names))

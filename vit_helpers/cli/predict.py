@@ -28,6 +28,7 @@ from vit_helpers.data.images import open_picture
 from vit_helpers.inspection import readout_map, rollout
 from vit_helpers.pretrained import Pretrained, load_pretrained
 from vit_helpers.pretrained.calibration import load_familiarity
+from vit_helpers.pretrained.files import check_head
 
 FAR = "unusually far from every class"
 
@@ -38,8 +39,7 @@ def run(args: Namespace) -> int:
         files = find_pictures(args.pictures)
         pretrained = load_pretrained(args.weights)
     names = pretrained.class_names
-    if not names:
-        raise ValueError(f"{args.weights} has no classification head, so it cannot predict classes")
+    check_head(args.weights, names)
     figure = check_outputs(args, files)
     use_threads(pretrained.model, len(files))
     with print_warnings():

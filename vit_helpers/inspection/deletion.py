@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from vit_helpers.vit import ViT, eval_mode
+from vit_helpers.vit import ViT, check_logits, eval_mode
 
 
 def cover_largest(images: Tensor, maps: Tensor, count: int, fill: float = 0.0) -> Tensor:
@@ -32,8 +32,11 @@ def survival(
 
     images : (B, C, H, W);  maps: (B, rows, cols);  counts: of covered patches
     returns: (len(counts), B), 1 or 0
+    raises : ValueError without counts, or if the model's logits are not (B, K)
     """
+    if len(counts) == 0:
+        raise ValueError(f"counts must name at least one number of patches, got {counts}")
     with eval_mode(model):
-        answers = model(images).argmax(dim=1)
+        answers = check_logits(model(images)).argmax(dim=1)
         covered = (cover_largest(images, maps, count, fill) for count in counts)
         return torch.stack([(model(x).argmax(dim=1) == answers).float() for x in covered])

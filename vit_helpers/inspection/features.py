@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from vit_helpers.inspection.attention_maps import prefix_tokens
-from vit_helpers.vit import ViT, eval_mode
+from vit_helpers.vit import ViT, check_logits, eval_mode
 
 
 def position_similarity(pos_embed: Tensor, grid: tuple[int, int]) -> Tensor:
@@ -73,11 +73,12 @@ def occlusion(
     fill   : the value of covered pixels
     returns: (B, rows, cols); a negative number means that the class becomes more probable without
              the patch
+    raises : ValueError if the model's logits are not (B, K)
     """
     P, (rows, cols) = model.config.patch_size, model.config.grid
     falls = []
     with eval_mode(model):
-        uncovered = model(images).log_softmax(dim=1)
+        uncovered = check_logits(model(images)).log_softmax(dim=1)
         classes = uncovered.argmax(dim=1) if classes is None else classes
         for row, col in product(range(rows), range(cols)):
             covered = images.clone()

@@ -1,7 +1,7 @@
 """Maps made of gradients: Grad-CAM and LayerCAM at the tokens of a layer, and two at the pixels.
 
 All of them ask for the gradient of a class's logit, and need no attention weights. `classes` (B,)
-are by default those that the model predicts.
+are by default those that the model predicts. Each raises ValueError if the logits are not (B, K).
 """
 
 import math
@@ -10,7 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from vit_helpers.vit import ViT, eval_mode
+from vit_helpers._validate import check_int
+from vit_helpers.vit import ViT, check_logits, eval_mode
 
 
 def layer_gradients(
@@ -84,7 +85,9 @@ def integrated_gradients(
 
     steps  : on the way, at their middles;  black: the darkest value of each image
     returns: (B, rows, cols)
+    raises : TypeError or ValueError if the steps are not a whole number of at least 1
     """
+    steps = check_int("steps", steps)
     with torch.no_grad(), eval_mode(model):
         classes = model(images).argmax(dim=1) if classes is None else classes
     black = images.amin(dim=(1, 2, 3), keepdim=True)
@@ -105,6 +108,10 @@ def image_gradients(model: ViT, images: Tensor, classes: Tensor | None) -> Tenso
 
 
 def class_logits(logits: Tensor, classes: Tensor | None) -> Tensor:
-    """The logits of the classes, or the largest ones: (B, K) -> (B,)"""
+    """The logits of the classes, or the largest ones: (B, K) -> (B,)
+
+    raises: ValueError for logits of another shape
+    """
+    check_logits(logits)
     classes = logits.argmax(dim=1) if classes is None else classes
     return logits.gather(1, classes[:, None])[:, 0]

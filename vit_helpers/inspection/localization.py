@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from vit_helpers._validate import check_choice
 from vit_helpers.data.splits import Split, Transform
 from vit_helpers.inspection.attention_maps import readout_map
 from vit_helpers.inspection.features import occlusion
@@ -40,10 +41,13 @@ def center_map(model: ViT, images: Tensor, classes: Tensor) -> Tensor:
 def pixel_map(
     model: ViT, images: Tensor, classes: Tensor, kind: str, blurred: bool = True
 ) -> Tensor:
-    """A control that sees only the pixels: their mean in each patch, or in 3 x 3 if blurred.
+    """A control that sees only the pixels: their mean in each patch, or over 3 x 3 if blurred.
 
-    kind: "brightness" above the darkest pixel, "ink" (1 for every pixel above it), "edges" (length
-          of the gradient)
+    At the border of a blurred map, the patches that are not there count as 0.
+
+    kind  : "brightness" above the darkest pixel, "ink" (1 for every pixel above it), "edges"
+            (length of the gradient)
+    raises: ValueError for another kind
     """
     above = images - images.amin(dim=(1, 2, 3), keepdim=True)
     kinds = {
@@ -51,6 +55,7 @@ def pixel_map(
         "ink": above > 0,
         "edges": torch.stack(torch.gradient(above, dim=(2, 3))).norm(dim=0),
     }
+    check_choice("kind", kind, kinds)
     maps = F.avg_pool2d(kinds[kind].to(images.dtype).mean(dim=1), model.config.patch_size)
     return F.avg_pool2d(maps, 3, stride=1, padding=1) if blurred else maps
 

@@ -5,6 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from vit_helpers.inspection.grad_cam import class_logits
 from vit_helpers.vit import ViT, eval_mode
 
 
@@ -31,6 +32,7 @@ def attention_gradients(
     """All attention weights, and the gradients of a class's logit: two lists of L (B, h, T, T).
 
     images : (B, C, H, W); classes: (B,), by default those that the model predicts
+    raises : ValueError if the model's logits are not (B, K)
 
     If O = A V, the gradient of the weights A is that of O times V^T, so this works with any
     implementation of attention.
@@ -52,8 +54,7 @@ def attention_gradients(
             logits = model(
                 images.detach().requires_grad_()
             )  # so that gradients flow through a frozen model too
-            classes = logits.argmax(dim=1) if classes is None else classes
-            slopes = torch.autograd.grad(logits.gather(1, classes[:, None]).sum(), mixed)
+            slopes = torch.autograd.grad(class_logits(logits, classes).sum(), mixed)
     finally:
         for hook in hooks:
             hook.remove()

@@ -43,6 +43,7 @@ class Familiarity:
     means : (K, D), the mean feature of each class
     whiten: (D, D), so that features spread equally in all directions
     limit : the distance that few familiar images exceed
+    raises: ValueError if the limit is NaN, which no distance exceeds
 
     The distance is Mahalanobis's to the nearest mean, with one covariance for all classes (Lee et
     al., arXiv 1807.03888).
@@ -52,18 +53,22 @@ class Familiarity:
     whiten: Tensor
     limit: float
 
+    def __post_init__(self) -> None:
+        if math.isnan(self.limit):
+            raise ValueError("the limit of familiar images must be a distance, got nan")
+
     @classmethod
     def from_features(
         cls, features: Tensor, labels: Tensor, new: Tensor, share: float = 0.95
     ) -> "Familiarity":
         """Learn it from training images, and its limit from others.
 
-        features: (n, D), of training images;  labels: (n,)
+        features: (n, D), of training images;  labels: (n,); a class without images isn't learned
         new     : (m, D), features of images of which this share stays below the limit
         """
-        classes = range(int(labels.max()) + 1)
+        classes, rows = labels.unique(return_inverse=True)
         means = torch.stack([features[labels == k].mean(dim=0) for k in classes])
-        values, directions = torch.linalg.eigh((features - means[labels]).T.cov())
+        values, directions = torch.linalg.eigh((features - means[rows]).T.cov())
         whiten = directions / values.clamp(min=1e-6 * values.max()).sqrt()
         distances = cls(means, whiten, math.inf).distance(new)
         return cls(means, whiten, distances.quantile(share).item())

@@ -21,11 +21,11 @@ from safetensors.torch import load_file, save
 from torch import Tensor
 
 from vit_helpers._files import as_text, shown, tensor_digest, write_aside
-from vit_helpers._validate import to_2tuple
+from vit_helpers._validate import check_choice, to_2tuple
 from vit_helpers.distributed import plain_name, plain_state_dict, unwrap
 from vit_helpers.pretrained.key_maps import count_unknown, fill
 from vit_helpers.pretrained.preprocess import Preprocess
-from vit_helpers.vit import OWN_BLOCKS, ViT, ViTConfig
+from vit_helpers.vit import OWN_BLOCKS, ViT, ViTConfig, check_logits
 
 PARTS = ("config", "preprocess", "class_names")
 CONSTRUCTORS = ("scalar", "_reconstruct")  # of numpy's scalars and arrays
@@ -77,11 +77,20 @@ class Pretrained(NamedTuple):
         """Predict the k most probable classes of an image.
 
         returns: pairs (name, probability), in decreasing order
+        raises : ValueError if the model has no head, or one logit for each token
         """
-        probabilities = self.model(self.preprocess(image)[None]).softmax(dim=1)[0]
+        check_head("the model", self.class_names)
+        logits = check_logits(self.model(self.preprocess(image)[None]))
+        probabilities = logits.softmax(dim=1)[0]
         values, classes = probabilities.topk(min(k, len(probabilities)))
         names = [self.class_names[number] for number in classes.tolist()]
         return list(zip(names, values.tolist(), strict=True))
+
+
+def check_head(name: str, class_names: Sequence[str]) -> None:
+    """Raise ValueError, with the name of the weights, if they have no classes to predict."""
+    if not class_names:
+        raise ValueError(f"{name} has no classification head, so it cannot predict classes")
 
 
 def save_weights(
@@ -93,10 +102,17 @@ def save_weights(
 ) -> None:
     """Save a ViT in one safetensors file, with everything that is needed to use it, or not at all.
 
+    path  : ends in .safetensors
     notes : other strings by name, for `read_notes`
     raises: ValueError if the weights do not fit `model.config`, as with LoRA that is not merged, or
-            custom blocks
+            custom blocks; for another ending, or a note with the name of one that is written here
     """
+    path, notes = Path(path), notes or {}
+    check_choice(f"ending of {shown(path)}", path.suffix, (".safetensors",))
+    if taken := [name for name in (*PARTS, SEAL) if name in notes]:
+        raise ValueError(
+            f"save_weights writes {', '.join(taken)} itself: give these notes other names"
+        )
     model = unwrap(model)
     kinds = {type(unwrap(block)) for block in model.blocks}
     custom = {kind.__name__ for kind in kinds - {*OWN_BLOCKS}}
@@ -106,14 +122,13 @@ def save_weights(
             "only those of this package can be built again from its config"
         )
     check_sizes(model.config, preprocess)
-    path = Path(path)
     state = {key: value.contiguous() for key, value in plain_state_dict(model).items()}
     with torch.device("meta"):
         fill(ViT(model.config), {key: value.to("meta") for key, value in state.items()})
     if len(class_names) != model.config.num_classes:
         raise ValueError(f"{len(class_names)} class names for {model.config.num_classes} classes")
     notes = {
-        **(notes or {}),
+        **notes,
         "config": json.dumps(asdict(model.config)),
         "preprocess": json.dumps(asdict(preprocess)),
         "class_names": json.dumps(list(class_names)),

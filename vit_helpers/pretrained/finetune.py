@@ -90,15 +90,13 @@ class LoRA(nn.Module):
     rank   : r, from 1 to min(m, n); the update B A, (m, r) times (r, n), has r (n + m) parameters
              instead of n m
     forward: W x + b + scale B A x; B starts at zero, so at first the update is zero
+    raises : ValueError for another rank, or if the layer is a `LoRA`
     """
 
     def __init__(self, linear: nn.Linear, rank: int, scale: float = 1.0) -> None:
         super().__init__()
+        check_rank(linear, rank)
         m, n = linear.weight.shape
-        if not 1 <= rank <= min(m, n):
-            raise ValueError(
-                f"a rank for a matrix of {m} x {n} is from 1 to {min(m, n)}, got {rank}"
-            )
         self.linear, self.scale = linear.requires_grad_(False), scale
         self.A = nn.Parameter(linear.weight.new_empty(rank, n))
         self.B = nn.Parameter(linear.weight.new_zeros(m, rank))
@@ -115,15 +113,28 @@ class LoRA(nn.Module):
         return linear.requires_grad_()
 
 
+def check_rank(linear: "nn.Linear | LoRA", rank: int) -> None:
+    """Raise ValueError if a layer is a `LoRA` already, or cannot have an update of this rank."""
+    if isinstance(linear, LoRA):
+        raise ValueError("the model already has LoRA layers: merge_lora makes them linear again")
+    m, n = linear.weight.shape
+    if rank not in range(1, min(m, n) + 1):
+        raise ValueError(f"a rank for a matrix of {m} x {n} is from 1 to {min(m, n)}, got {rank}")
+
+
 def add_lora(model: ViT, rank: int, scale: float = 1.0) -> ViT:
     """Freeze a ViT except for its head, and replace each block's qkv by a `LoRA`, in place.
 
     returns: the model
+    raises : ValueError, before anything is changed, if it has LoRA layers, or the rank does not fit
     """
+    attentions = [block.attn for block in map(unwrap, unwrap(model).blocks)]
+    for attention in attentions:
+        check_rank(attention.qkv, rank)
     is_headless = isinstance(unwrap(model).head, nn.Identity)
     freeze(model, () if is_headless else ("head",))
-    for block in map(unwrap, unwrap(model).blocks):
-        block.attn.qkv = LoRA(block.attn.qkv, rank, scale)
+    for attention in attentions:
+        attention.qkv = LoRA(attention.qkv, rank, scale)
     return model
 
 
