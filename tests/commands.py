@@ -29,6 +29,12 @@ def command(*words, cwd):
     return Done(status, out.getvalue(), err.getvalue())
 
 
+def stop_halfway(table, path, **options):
+    """Ctrl-C while pandas writes a table, in place of `DataFrame.to_csv`"""
+    Path(path).write_text("half")
+    raise KeyboardInterrupt
+
+
 def main_status(*words):
     """The exit status of a command, run in this process"""
     try:

@@ -14,6 +14,7 @@ some ten minutes each on one core, photos an hour and a half on two that have un
 others twice as long), and eight half as long as photos.
 """
 
+import shlex
 import tomllib
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
@@ -88,7 +89,7 @@ def run(args: Namespace) -> None:
         model, batches = cast(ViT, make_network(data, settings)), make_batches(data, settings)
         used = {"masked": [], "photos": ["photos"], "eight": ["photos"]}.get(name, ["images"])
         words = " ".join(
-            f"--{word} {getattr(args, word)}"
+            f"--{word} {shlex.quote(str(getattr(args, word)))}"
             for word in used
             + ["epochs"] * bool(args.epochs)
             + ["device"] * (device != "cpu")

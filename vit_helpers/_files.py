@@ -140,6 +140,24 @@ def write_aside(path: Path, *leftovers: Path) -> Iterator[Path]:
         raise WriteError(f"could not write {path}{previous}: {error_cause(error)}") from error
 
 
+@contextmanager
+def write_result(file: Path) -> Iterator[Path]:
+    """Give a path to write a result to: one aside, which then replaces the file, or a device.
+
+    raises: `WriteError`, naming the file, when that fails
+    """
+    if file.is_file() or not file.exists():
+        with write_aside(file) as part:
+            yield part
+        return
+    try:
+        yield file  # as /dev/stdout
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise WriteError(f"could not write {shown(file)}: {error_cause(error)}") from error
+
+
 def error_cause(error: BaseException) -> str:
     """Say what went wrong, in one line.
 

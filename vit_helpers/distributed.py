@@ -189,16 +189,34 @@ def fork_rng(step: int) -> Iterator[None]:
         yield
 
 
+def cross_entropy(
+    logits: Tensor, labels: Tensor, label_smoothing: float = 0.0, reduction: str = "mean"
+) -> Tensor:
+    """Compute the cross-entropy as torch does.
+
+    raises: ValueError naming a label that is the number of no class, on the CPU: a GPU cannot
+    """
+    try:
+        return F.cross_entropy(logits, labels, label_smoothing=label_smoothing, reduction=reduction)
+    except IndexError as error:
+        if logits.ndim != 2:
+            raise
+        K = logits.shape[1]
+        wrong = [label for label in labels.unique().tolist() if not 0 <= label < K]
+        raise ValueError(
+            f"the model has {K} classes, whose labels are 0 to {K - 1}, got the label {wrong[-1]}"
+        ) from error
+
+
 def mean_loss(logits: Tensor, labels: Tensor, label_smoothing: float = 0.0) -> Tensor:
     """Compute a cross-entropy whose mean over processes is the mean over all images.
 
     Processes may have different numbers of images.
+    raises: as `cross_entropy`
     """
     if world_size() == 1:
-        return F.cross_entropy(logits.float(), labels, label_smoothing=label_smoothing)
-    total = F.cross_entropy(
-        logits.float(), labels, label_smoothing=label_smoothing, reduction="sum"
-    )
+        return cross_entropy(logits.float(), labels, label_smoothing)
+    total = cross_entropy(logits.float(), labels, label_smoothing, reduction="sum")
     return total * world_size() / all_reduce_sum(len(labels))
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import torch
-from commands import command, untrained
+from commands import command, stop_halfway, untrained
 from image_files import fill
 from PIL import Image
 
@@ -164,6 +164,17 @@ def test_each_image_has_a_row_with_both_classes_and_the_probability(tmp_path):
     assert answers["true class"].tolist() == ["'@dog"] * 2 + ["cat"] * 3
     for column, theirs in (("predicted class", "class"), ("probability", "probability")):
         assert answers[column].tolist() == predictions[theirs].tolist()
+
+
+def test_answers_that_are_not_finished_leave_those_before(tmp_path, monkeypatch):
+    fill(tmp_path / "x" / "cat", 2)
+    untrained(tmp_path / "w.safetensors", "cat", "dog")
+    words = ["evaluate", "w.safetensors", "folder:x", "--csv", "a.csv"]
+    assert command(*words, cwd=tmp_path).returncode == 0
+    files = {path: path.read_bytes() for path in tmp_path.glob("*.*")}
+    monkeypatch.setattr(pd.DataFrame, "to_csv", stop_halfway)
+    assert command(*words, cwd=tmp_path).returncode == 130
+    assert {path: path.read_bytes() for path in tmp_path.glob("*.*")} == files
 
 
 def test_names_of_images_are_no_formulas(tmp_path):

@@ -193,3 +193,11 @@ def test_a_resumed_run_ends_bit_for_bit_like_one_never_stopped(home, tmp_path, w
         Path("weights.safetensors").unlink()
     assert command("train", "--resume", "run", cwd=copy).returncode == 0
     assert content(copy / "run" / "weights.safetensors") == whole
+
+
+def test_an_error_leaves_the_model_in_training(monkeypatch):
+    features, run = prepare(settings(), model := ViT(CONFIG))
+    features.validation.images = [(torch.zeros(2, 1, 8, 9), torch.zeros(2))]
+    with pytest.raises(ValueError, match="9"):
+        features.on_fit_start(run)
+    assert all(part.training for part in model.modules())

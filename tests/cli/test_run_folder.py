@@ -22,9 +22,11 @@ from safetensors.torch import save_file
 
 from vit_helpers.cli import main
 from vit_helpers.cli.run_folder import (
+    check_restarted,
     check_same_data,
     claim,
     data_fingerprint,
+    how_to_resume,
     kept_settings,
     run_name,
 )
@@ -346,6 +348,29 @@ def test_settings_that_are_given_again_are_compared_by_value(words, same):
     else:
         with pytest.raises(ValueError, match="but these differ"):
             kept_settings(Path("c.pt"), {"options": settings.to_dict()}, given)
+
+
+def other_settings(checkpoint):
+    """Resume a run with another learning rate"""
+    kept_settings(checkpoint, {"options": RunSettings().to_dict()}, {"lr": 0.1})
+
+
+def stopped(checkpoint):
+    """Stop a run after its first epoch, and raise what is printed"""
+    checkpoint.parent.mkdir()
+    shutil.copy("checkpoint.pt", checkpoint)
+    raise ValueError(how_to_resume(checkpoint.parent, "stopped"))
+
+
+@pytest.mark.parametrize(
+    ("act", "option"),
+    [(check_restarted, "--resume"), (other_settings, "--weights"), (stopped, "--resume")],
+)
+def test_a_folder_with_a_space_can_be_pasted(tuned, tmp_path, monkeypatch, act, option):
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(tuned / "ft" / "checkpoint.pt", "checkpoint.pt")
+    with pytest.raises(ValueError, match=f"{option} 'my photos-1'"):
+        act(Path("my photos-1", "checkpoint.pt"))
 
 
 @pytest.mark.parametrize("options", [None, [], {}, {"lr": 0.1}])

@@ -3,6 +3,7 @@
 import pandas as pd
 import pytest
 import torch
+from commands import stop_halfway
 from scipy.stats import binomtest
 from sklearn.metrics import balanced_accuracy_score, confusion_matrix
 from torch import nn
@@ -117,3 +118,13 @@ def test_the_table_of_the_classes_is_a_file_that_is_known_again(tmp_path):
     rows = pd.read_csv(tmp_path / "classes.csv", index_col="class")
     assert rows.index[0] == "'=1+1" and rows.index[-1] == "all classes"
     assert rows.loc["c7", "accuracy"] == 50 / 80 and rows.loc["c20", "images"] == 0
+
+
+def test_a_table_that_is_not_finished_leaves_the_one_before(tmp_path, monkeypatch):
+    table, file = class_table(*many_classes()), tmp_path / "classes.csv"
+    save_class_table(table, file)
+    before = file.read_bytes()
+    monkeypatch.setattr(pd.DataFrame, "to_csv", stop_halfway)
+    with pytest.raises(KeyboardInterrupt):
+        save_class_table(table, file)
+    assert list(tmp_path.iterdir()) == [file] and file.read_bytes() == before

@@ -43,6 +43,12 @@ def test_the_command_writes_and_says_how_to_train(tmp_path, monkeypatch, capsys)
     assert evaluate(model, data.batches("test", 512)).accuracy > 0.7
 
 
+def test_a_folder_with_a_space_can_be_pasted(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["shards", "digits", "my digits"]) == 0
+    assert capsys.readouterr().out.endswith(" train --data 'shards:my digits'\n")
+
+
 def test_the_command_reads_a_folder_picture_by_picture(pets, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(
         "vit_helpers.data.folders.read_pixels",

@@ -3,6 +3,7 @@
 import contextlib
 import io
 import re
+import shlex
 import shutil
 from pathlib import Path
 
@@ -43,7 +44,7 @@ def draw_colors(folder, names):
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
     """A folder of images in three colors, and the file of a model trained on them for a moment"""
-    folder = tmp_path_factory.mktemp("photos")
+    folder = tmp_path_factory.mktemp("my photos")
     draw_colors(folder / "colors", ("blue", "green", "red"))
     words = [
         "photos",
@@ -65,7 +66,7 @@ def test_the_file_says_how_the_model_was_trained(trained):
     notes, model = read_notes(file), load_pretrained(file)
     assert (
         notes["command"]
-        == f"python -m tools.pretrain photos --photos {words[2]} --epochs 2 --seed 0"
+        == f"python -m tools.pretrain photos --photos {shlex.quote(words[2])} --epochs 2 --seed 0"
     )
     assert {"minutes", "temperature", "validation accuracy", "test accuracy"} <= notes.keys()
     assert model.class_names == ("blue", "green", "red") and model.preprocess.resize == 32

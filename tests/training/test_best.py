@@ -97,3 +97,11 @@ def test_the_history_is_a_table(tmp_path):
     assert table["epoch"].tolist() == [1, 2, 3]
     assert table["val_loss"].tolist() == pytest.approx([row.validation.loss for row in history])
     assert [path.name for path in tmp_path.iterdir()] == ["h.csv"]
+
+
+@pytest.mark.parametrize("make", [EarlyStopping, lambda patience: KeepWeights(print, patience)])
+def test_patience_needs_validation(make):
+    with pytest.raises(ValueError, match="epoch 1 has no validation"):
+        fit(model(), BATCHES, None, Recipe(epochs=3), callbacks=[make(2)])
+    keep = KeepWeights(lambda weights, epoch: None)
+    assert len(fit(model(), BATCHES, None, Recipe(epochs=3), callbacks=[keep])) == 3

@@ -1,3 +1,4 @@
+import copy
 import errno
 import shutil
 from pathlib import Path
@@ -205,6 +206,27 @@ CHANGES = {
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 def test_a_checkpoint_of_something_else_is_one_line(tmp_path, change):
     assert "\n" not in refused(tmp_path / "checkpoint.pt", change)
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_a_model_that_cannot_go_on_keeps_its_weights(tmp_path, change):
+    refused(path := tmp_path / "checkpoint.pt", change)
+    before = copy.deepcopy(model := Classifier()).state_dict()
+    callbacks = [Checkpoint(path, resume=True)]
+    with pytest.raises(ValueError, match="does not fit"):
+        fit(model, batches(), batches(), Recipe(epochs=2, lr=1e-2), callbacks=callbacks)
+    assert all(torch.equal(weight, before[name]) for name, weight in model.state_dict().items())
+
+
+def test_a_checkpoint_of_another_model_names_what_differs(tmp_path):
+    path = tmp_path / "checkpoint.pt"
+    train(epochs=2, checkpoint=path)
+    model = Classifier()
+    model.layers[3] = torch.nn.Linear(16, 5)
+    says = r"2 of its weights .*, as layers\.3\.weight \(3, 16\) -> \(5, 16\)$"
+    callbacks = [Checkpoint(path, resume=True)]
+    with pytest.raises(ValueError, match=says):
+        fit(model, batches(), batches(), Recipe(epochs=2, lr=1e-2), callbacks=callbacks)
 
 
 def test_a_checkpoint_runs_no_code(tmp_path):

@@ -79,6 +79,47 @@ def test_nothing_to_train_on_is_named():
         predict(Classifier(), nothing)
 
 
+class Once:
+    """Four batches, once"""
+
+    def __init__(self):
+        self.batches = iter(batches())
+
+    def __len__(self):
+        return 4
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        return next(self.batches)
+
+
+SPLITS = ("training", "validation")
+
+
+@pytest.mark.parametrize("name", SPLITS)
+def test_batches_that_only_one_epoch_could_read_are_named_before_it(name):
+    train, validation = (Once() if name == other else batches() for other in SPLITS)
+    once = Recipe(epochs=1)
+    assert len(fit(Classifier(), train, validation, once, **silent)) == 1
+    model = Classifier()
+    model.register_forward_hook(lambda *rest: pytest.fail("an epoch was trained"))
+    train, validation = (Once() if name == other else batches() for other in SPLITS)
+    with pytest.raises(TypeError, match=f"each of 2 epochs reads the {name} batches, but a Once"):
+        fit(model, train, validation, Recipe(epochs=2), **silent)
+
+
+@pytest.mark.parametrize("label", [-1, 3])
+def test_a_label_of_no_class_is_named(label):
+    wrong = [(x, torch.full_like(y, label)) for x, y in batches()]
+    says = f"3 classes, whose labels are 0 to 2, got the label {label}"
+    with pytest.raises(ValueError, match=says):
+        fit(Classifier(), wrong, None, Recipe(epochs=1), **silent)
+    with pytest.raises(ValueError, match=says):
+        evaluate(Classifier(), wrong)
+
+
 class Cliff(torch.autograd.Function):
     """Passes its input on, and NaN back"""
 

@@ -1,5 +1,6 @@
 """Evaluation, prediction, and the rows of a history: counted once, kept, copied."""
 
+import contextlib
 import copy
 import math
 import pickle
@@ -38,6 +39,17 @@ def test_prediction_leaves_the_mode_of_the_model_alone():
     assert model.training and torch.equal(first, second) and not first.requires_grad
     predict(model.eval(), batches())
     assert not model.training
+
+
+@pytest.mark.parametrize("function", [predict, evaluate])
+@pytest.mark.parametrize("data", [batches(), [(torch.zeros(2, 5), torch.zeros(2))]])
+def test_each_part_keeps_its_mode_also_after_an_error(function, data):
+    model = Classifier().train()
+    model.layers.eval()
+    modes = [part.training for part in model.modules()]
+    with contextlib.suppress(RuntimeError):  # of images with too few pixels
+        function(model, data)
+    assert [part.training for part in model.modules()] == modes
 
 
 def test_an_epoch_is_a_row_of_the_history_file_and_back():

@@ -118,6 +118,10 @@ def test_a_mirrored_test_answers_the_mean_of_both_looks():
         ({"model": "XL/4"}, "model 'XL/4'.*: mini"),
         ({"positions": "here"}, "positions 'here'"),
         ({"num_heads": 7}, "64 .* 7"),
+        *(
+            ({"pool": "none", "class_token": token}, 'pool "none" .*: choose .* cls, avg, map')
+            for token in (True, False)
+        ),
         ({"lr": 0}, "lr .* 0"),
         ({"batch_size": 0}, "batch_size .* 1, got 0"),
         ({"images": 0}, "images .* 1, got 0"),

@@ -18,6 +18,7 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from vit_helpers._files import write_result
 from vit_helpers._validate import to_2tuple
 from vit_helpers.cli import positive_int
 from vit_helpers.scaling.speedups import saved_activation_bytes
@@ -210,7 +211,8 @@ def store(
             flush=True,
         )
         found.append(row)
-        pd.DataFrame(found, columns=columns).to_csv(path, index=False)
+        with write_result(path) as file:
+            pd.DataFrame(found, columns=columns).to_csv(file, index=False)
     return pd.DataFrame(found, columns=columns)
 
 

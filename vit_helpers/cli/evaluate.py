@@ -8,7 +8,7 @@ from typing import NamedTuple
 import pandas as pd
 from torch import Tensor
 
-from vit_helpers._files import expand_user, shown
+from vit_helpers._files import expand_user, shown, write_result
 from vit_helpers.cli.outputs import (
     check_figure,
     check_target,
@@ -77,7 +77,8 @@ def run(args: Namespace) -> int:
         save_class_table(table, outputs.classes)
         print(f"classes: {outputs.classes}")
     if outputs.answers:
-        tested.to_table(names).to_csv(outputs.answers, index=False)
+        with write_result(outputs.answers) as file:
+            tested.to_table(names).to_csv(file, index=False)
         print(f"answers: {outputs.answers}")
     return report_broken(broken, n + len(broken))
 

@@ -25,7 +25,7 @@ from vit_helpers.training import Callback
 from vit_helpers.training.callbacks import Run
 from vit_helpers.training.loop import show_progress
 from vit_helpers.training.presets import RunSettings, make_batches
-from vit_helpers.vit import ViT, ViTConfig
+from vit_helpers.vit import ViT, ViTConfig, eval_mode
 
 VIEWS = 4  # of each training image, if augmentation or dropout make them differ
 MEMORY = 2**30  # bytes that the features may take in each process
@@ -131,18 +131,18 @@ class CachedFeatures(Callback):
         if is_main_process():
             views = f"{self.count} augmented views, which repeat" if self.count > 1 else "one view"
             print(f"each image is read once, in {views}; the head is trained on its features")
-        model, half = self.model.to(self.device), run.recipe.precision == "bfloat16"
+        model, half = self.model.to(self.device).train(), run.recipe.precision == "bfloat16"
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.seed)
             for view in range(1, self.count + 1):
                 start = time.perf_counter()
-                self.train.compute(model.train(), self.device, f"view {view} of {self.count}", half)
+                self.train.compute(model, self.device, f"view {view} of {self.count}", half)
                 seconds = time.perf_counter() - start
                 if view == 1 < self.count and seconds >= WAIT and is_main_process():
                     left = duration((self.count - 1) * seconds)
                     print(f"expected: about {left} more for the other views")
-        self.validation.compute(model.eval(), self.device, "validation images")
-        model.train()
+        with eval_mode(model):
+            self.validation.compute(model, self.device, "validation images")
 
 
 def cache_features(

@@ -7,7 +7,8 @@ import webbrowser
 from argparse import Namespace
 from pathlib import Path
 
-from vit_helpers.cli.outputs import check_target, write_result
+from vit_helpers._files import write_result
+from vit_helpers.cli.outputs import check_target
 from vit_helpers.live.page import live_page
 
 ADVICE = "No browser could be started here. Open the file in one, on this machine or on another."

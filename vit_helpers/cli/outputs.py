@@ -19,7 +19,7 @@ from matplotlib.figure import Figure
 from PIL import ExifTags, Image
 from torch import Tensor, nn
 
-from vit_helpers._files import WriteError, error_cause, make_parent, shown, write_aside
+from vit_helpers._files import make_parent, shown, write_aside
 from vit_helpers._validate import check_choice
 from vit_helpers.cli import escape
 from vit_helpers.cli.figures import draw_test, draw_worst
@@ -126,24 +126,6 @@ def save_figure(figure: Figure, file: Path) -> None:
         warnings.filterwarnings("ignore", "Glyph .* missing from")
         form = figure_format(file)
         figure.savefig(part, dpi=100, format=form, **mark(form))
-
-
-@contextmanager
-def write_result(file: Path) -> Iterator[Path]:
-    """Give a path to write a result to: one aside, which then replaces the file, or a device.
-
-    raises: `WriteError`, naming the file, when that fails
-    """
-    if file.is_file() or not file.exists():
-        with write_aside(file) as part:
-            yield part
-        return
-    try:
-        yield file  # as /dev/stdout
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        raise WriteError(f"could not write {shown(file)}: {error_cause(error)}") from error
 
 
 def draw_results(

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from PIL.Image import Image
 
-from vit_helpers._files import from_cell, shown
+from vit_helpers._files import from_cell, shown, write_result
 from vit_helpers.cli.figures import draw_beside
 from vit_helpers.cli.outputs import (
     check_figure,
@@ -13,7 +13,6 @@ from vit_helpers.cli.outputs import (
     print_warnings,
     report_broken,
     save_figure,
-    write_result,
 )
 from vit_helpers.cli.precision import predict_in
 from vit_helpers.cli.predictions import (

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import shlex
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import asdict
@@ -144,8 +145,8 @@ def check_restarted(checkpoint: Path) -> None:
     if restarted and load_checkpoint(checkpoint)["about"].get("launch") == launch():
         return
     raise ValueError(
-        f"{checkpoint} already exists: continue it with --resume {checkpoint.parent}, "
-        "or choose another --out"
+        f"{checkpoint} already exists: continue it with "
+        f"--resume {shlex.quote(str(checkpoint.parent))}, or choose another --out"
     )
 
 
@@ -188,7 +189,8 @@ def kept_settings(checkpoint: Path, about: Mapping[str, Any], given: dict[str, A
     if changed := describe_changes(select(kept, names), select(wanted, names)):
         raise ValueError(
             f"a resumed run keeps its options, but these differ: {changed}; "
-            f"to train on with others, start a new run with --weights {checkpoint.parent}, "
+            "to train on with others, start a new run with "
+            f"--weights {shlex.quote(str(checkpoint.parent))}, "
             "which has its weights, but a new optimizer and learning-rate schedule"
         )
     if (source := settings.weights) and ":" not in source and not Path(source).exists():
@@ -323,5 +325,5 @@ def how_to_resume(folder: Path, cause: str) -> str:
     epochs = len(load_checkpoint(checkpoint)["history"])
     return (
         f"{cause}; everything up to epoch {epochs} is kept in {checkpoint}\n"
-        f"continue with: python -m vit_helpers train --resume {folder}"
+        f"continue with: python -m vit_helpers train --resume {shlex.quote(str(folder))}"
     )

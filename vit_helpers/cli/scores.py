@@ -9,7 +9,7 @@ import torch
 from scipy.stats import binomtest
 from torch import Tensor, nn
 
-from vit_helpers._files import to_cell
+from vit_helpers._files import to_cell, write_result
 from vit_helpers.cli.mistakes import Mistakes, predict_with_mistakes
 from vit_helpers.data.splits import Batch
 from vit_helpers.distributed import all_gather
@@ -124,7 +124,8 @@ def confused_pairs(counts: Tensor, class_names: Sequence[str], most: int) -> pd.
 
 def save_class_table(table: pd.DataFrame, file: Path) -> None:
     """Write `class_table` as a CSV file."""
-    table.rename(index=to_cell).to_csv(file, index_label="class")
+    with write_result(file) as part:
+        table.rename(index=to_cell).to_csv(part, index_label="class")
 
 
 def is_class_table(content: bytes) -> bool:

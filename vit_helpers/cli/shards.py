@@ -1,5 +1,6 @@
 """The work of `shards`: a data set is written as tar files."""
 
+import shlex
 from argparse import Namespace
 from typing import Any
 
@@ -39,7 +40,8 @@ def run(args: Namespace) -> None:
         for split, entries in written.splits.items()
     }
     print(pd.DataFrame(sizes).T.to_string())
-    print(f"train on them with: python -m vit_helpers train --data shards:{args.folder}")
+    name = shlex.quote(f"shards:{args.folder}")
+    print(f"train on them with: python -m vit_helpers train --data {name}")
 
 
 def load_whole(name: str, options: dict[str, Any]) -> Data:

@@ -38,6 +38,7 @@ class PartCheckpoint(Checkpoint):
     A run that it is to resume must have the same frozen weights, see `describe_run`.
     patience: as for `kept_epoch`
     kept    : that epoch, and the trained weights by name
+    raises  : as `Checkpoint`; ValueError for patience without validation
     """
 
     kept: tuple[Epoch, dict[str, Tensor]] | None = None

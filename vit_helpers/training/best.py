@@ -10,16 +10,17 @@ from torch import Tensor
 from vit_helpers._files import write_aside
 from vit_helpers.distributed import full_state_dict, is_main_process
 from vit_helpers.training.callbacks import Callback, Run
-from vit_helpers.training.measurements import UNKNOWN, Epoch, Score
+from vit_helpers.training.measurements import Epoch, Score
 
 
 def best_epoch(history: Sequence[Epoch]) -> int:
     """Return the number of the epoch with the highest validation accuracy.
 
     Of equal ones it is that with the lowest validation loss.
+    raises: ValueError for no epochs, and for one without validation
 
     >>> scores = [Score(loss=1.0, accuracy=0.5), Score(loss=0.9, accuracy=0.5)]
-    >>> best_epoch([Epoch(n, UNKNOWN, score) for n, score in enumerate(scores, start=1)])
+    >>> best_epoch([Epoch(n, Score(2.0), score) for n, score in enumerate(scores, start=1)])
     2
     """
     if not history:
@@ -28,8 +29,13 @@ def best_epoch(history: Sequence[Epoch]) -> int:
 
 
 def rank(epoch: Epoch) -> tuple[float, float]:
-    """Return what is highest for the best epoch."""
-    score: Score = epoch.validation or UNKNOWN
+    """Return what is highest for the best epoch; raise ValueError without validation."""
+    score: Score | None = epoch.validation
+    if score is None:
+        raise ValueError(
+            f"epoch {epoch.number} has no validation, which tells the best epoch: "
+            "give `fit` validation batches, or leave out patience"
+        )
     return score.accuracy, -score.loss
 
 
@@ -40,6 +46,7 @@ def kept_epoch(history: Sequence[Epoch], patience: int | None) -> int:
     learning rates fell to 0, no rule for choosing an epoch was better than the last
     (results/keeping.csv). A run that waits for a better epoch ends before its rate has fallen.
     patience: as for `EarlyStopping`
+    raises  : ValueError for patience without validation
     """
     return len(history) if patience is None else best_epoch(history)
 
@@ -50,6 +57,7 @@ class KeepWeights(Callback):
     weights: the whole state dict, on the CPU.  Give it to `fit` before its `Checkpoint`, so that
     what a checkpoint counts as the kept epoch has been saved.
     patience: as for `kept_epoch`
+    raises  : ValueError after the first epoch, for patience without validation
     """
 
     def __init__(
@@ -72,6 +80,7 @@ class EarlyStopping(Callback):
 
     Give it to `fit` after its `Checkpoint`, so that a run that was stopped stays so when it is
     resumed.
+    raises: ValueError after the first epoch, for patience without validation
     """
 
     def __init__(self, patience: int | None) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
 from vit_helpers._files import (
     error_cause,
@@ -30,6 +31,8 @@ from vit_helpers.distributed import (
     is_main_process,
     load_full_optimizer_state_dict,
     load_full_state_dict,
+    plain_name,
+    plain_state_dict,
 )
 from vit_helpers.training.callbacks import Callback, Run
 from vit_helpers.training.measurements import Epoch
@@ -146,20 +149,36 @@ def restore(state: State, run: Run) -> None:
     """Put a checkpoint's state back into a run and into the random generators.
 
     raises: ValueError when the checkpoint was made with another recipe or number of steps, or with
-            another model
+            another model; the run's model is unchanged then
     """
     kept = state["recipe"] | {"total steps": state["total"]}
     if changed := describe_changes(kept, asdict(run.recipe) | {"total steps": run.steps}):
         raise ValueError(f"the checkpoint was made with a different recipe: {changed}")
     try:
-        load_full_state_dict(run.model, state["model"])
+        check_shapes(state["model"], run.model)
         load_full_optimizer_state_dict(run.optimizer, state["optimizer"])
         run.schedule.load_state_dict(state["schedule"])
         torch.set_rng_state(state["random"]["cpu"])
         torch.cuda.set_rng_state_all(state["random"]["cuda"][: torch.cuda.device_count()])
+        load_full_state_dict(run.model, state["model"])  # last, when nothing else can fail
     except (AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
         raise ValueError(f"the checkpoint does not fit this run: {error_cause(error)}") from error
     run.history[:] = state["history"]
+
+
+def check_shapes(weights: State, model: nn.Module) -> None:
+    """Raise ValueError, naming the first, if weights have other names or shapes than a model's."""
+    kept, wanted = (
+        {plain_name(name): tuple(getattr(weight, "shape", ())) for name, weight in state.items()}
+        for state in (weights, plain_state_dict(model))
+    )
+    different = [name for name in {**wanted, **kept} if kept.get(name) != wanted.get(name)]
+    if different:
+        name = different[0]
+        raise ValueError(
+            f"{len(different)} of its weights have other names or shapes than the model's, as "
+            f"{name} {kept.get(name, 'none')} -> {wanted.get(name, 'none')}"
+        )
 
 
 def describe_changes(before: State, now: State) -> str:

@@ -1,4 +1,4 @@
-"""A small convolutional network, to compare a ViT with, for images of any size and channels."""
+"""A small convolutional network, to compare a ViT with, for images of any channels."""
 
 from itertools import pairwise
 
@@ -10,6 +10,8 @@ class CNN(nn.Module):
 
     forward: (B, C, H, W) -> (B, K)
     width: channels after the first convolution; the second and third have 2 and 4 times as many
+    raises: ValueError in training, from batch norm, for a batch of one image of at most 8 x 8
+            pixels: of that a single position is left, and one number has no variance
 
     >>> sum(p.numel() for p in CNN(in_chans=1, num_classes=10, width=34).parameters())
     106192

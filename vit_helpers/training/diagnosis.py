@@ -205,9 +205,10 @@ def is_stuck(epoch: Epoch) -> bool:
 
 
 def stuck_count(epochs: Sequence[Epoch]) -> tuple[str, int] | None:
-    """Find the count at whose logarithm a loss has been for three epochs, with its name.
+    """Find the count at whose logarithm a loss has been in the last epochs, with its name.
 
-    That is a loss other than cross-entropy; None if there is no such count.
+    Two epochs are enough, and the last three are looked at. That is a loss other than
+    cross-entropy; None if there is no such count.
     """
     last = epochs[-1]
     images, size, score = last.train.images, last.evidence.batch_size, score_of(last)

@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -43,6 +43,8 @@ def fit(
 ) -> list[Epoch]:
     """Train a model and return its history, an `Epoch` for each pass over the training batches.
 
+    train     : batches, shuffled again in each epoch if they are to be; as `validation`, something
+                that can be iterated over once for each epoch
     validation: batches that are evaluated after every epoch; None for a model that is no classifier
     loss_fn   : loss_fn(outputs, labels) -> mean over the batch; None: cross-entropy with the
                 recipe's label smoothing
@@ -50,10 +52,13 @@ def fit(
                 write (see `Callback`). Without them, `Report` prints each epoch and a diagnosis;
                 [] is silent
     raises    : FloatingPointError when loss or gradient is not finite; ValueError when there is no
-                training batch; what callbacks raise
+                training batch, or a label is that of no class; TypeError for batches that only one
+                epoch could read, as a generator; what callbacks raise
     Where several processes train together (`distributed`), each gives its own slice of the batches.
     """
     recipe = recipe or Recipe()
+    check_rereadable("training", train, recipe.epochs)
+    check_rereadable("validation", validation, recipe.epochs)
     run = start_run(model.to(device), recipe, recipe.epochs * len(train), loss_fn)
     callbacks = [CollectEvidence(), *callbacks]
     for callback in callbacks:
@@ -75,6 +80,15 @@ def fit(
     for callback in callbacks:
         callback.on_fit_end(run)
     return run.history
+
+
+def check_rereadable(name: str, batches: Iterable[Batch] | None, epochs: int) -> None:
+    """Raise TypeError if the first of several epochs would use up the batches."""
+    if epochs > 1 and isinstance(batches, Iterator):
+        raise TypeError(
+            f"each of {epochs} epochs reads the {name} batches, but a {type(batches).__name__} "
+            "can be read only once: give a list of them, or `Batches`"
+        )
 
 
 def train_epoch(

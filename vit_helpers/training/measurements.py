@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import Any, TypeGuard
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from vit_helpers.data.splits import Batch
-from vit_helpers.distributed import all_gather, all_reduce_sum, world_size
+from vit_helpers.distributed import all_gather, all_reduce_sum, cross_entropy, world_size
+from vit_helpers.vit import eval_mode
 
 
 @dataclass(frozen=True)
@@ -173,10 +173,8 @@ def predict(
 
     raises: ValueError for no batches
     """
-    was_training = model.training
-    model.eval()
-    pairs = [(model(images.to(device)).cpu(), labels.cpu()) for images, labels in batches]
-    model.train(was_training)
+    with eval_mode(model):
+        pairs = [(model(images.to(device)).cpu(), labels.cpu()) for images, labels in batches]
     if not pairs:
         raise ValueError("no batch to predict")
     logits, labels = zip(*pairs, strict=True)
@@ -189,12 +187,15 @@ def evaluate(
     device: str | torch.device = "cpu",
     label_smoothing: float = 0.0,
 ) -> Score:
-    """Measure loss and accuracy over all images of the batches, and of all processes."""
+    """Measure loss and accuracy over all images of the batches, and of all processes.
+
+    raises: ValueError for no batches, and for a label that is that of no class
+    """
     logits, labels = map(all_gather, predict(model, batches, device))
     predictions = logits.argmax(1)
     n = len(labels)
     return Score(
-        F.cross_entropy(logits, labels, label_smoothing=label_smoothing).item(),
+        cross_entropy(logits, labels, label_smoothing).item(),
         (predictions == labels).float().mean().item(),
         n,
         predictions.bincount().max().item() / n,

@@ -30,7 +30,7 @@ from vit_helpers.encoder import Block
 from vit_helpers.training.cnn import CNN
 from vit_helpers.training.measurements import FlipTTA
 from vit_helpers.training.recipe import Recipe
-from vit_helpers.vit import ViT, ViTConfig
+from vit_helpers.vit import POOLS, ViT, ViTConfig
 
 
 class NormLastBlock(Block):
@@ -150,7 +150,16 @@ class RunSettings:
         if self.weights is not None:
             self.check_weights()
         elif self.network == "vit":
-            _ = self.config  # raises if its fields do not fit
+            self.check_pool()
+
+    def check_pool(self) -> None:
+        """Raise ValueError if fields of the architecture do not fit, or if it pools no tokens."""
+        if self.config.pool == "none":
+            pools = ", ".join(pool for pool in POOLS if pool != "none")
+            raise ValueError(
+                'pool "none" gives logits for each token, but training needs them for each image, '
+                f"(B, K): choose one of {pools}"
+            )
 
     def check_weights(self) -> None:
         """Raise ValueError if the settings contradict weights, which bring their own shape."""

@@ -1,8 +1,10 @@
 """What everything that measures uses: steps in turn, and processes of their own."""
 
+import pandas as pd
 import pytest
 import torch
 import torch.distributed as dist
+from commands import stop_halfway
 
 from tools.experiments import measuring
 
@@ -33,3 +35,11 @@ def test_processes_are_connected():
 def test_errors_of_a_process_of_its_own_come_back_as_words():
     with pytest.raises(RuntimeError, match=r"TypeError: .*unsupported operand"):
         measuring.with_threads(torch.get_num_threads(), lambda: 1 + "1")
+
+
+def test_a_table_that_is_not_finished_leaves_the_one_before(tmp_path, monkeypatch):
+    measuring.store([{"a": 1}], file := tmp_path / "rows.csv")
+    monkeypatch.setattr(pd.DataFrame, "to_csv", stop_halfway)
+    with pytest.raises(KeyboardInterrupt):
+        measuring.store([{"a": 2}], file)
+    assert list(tmp_path.iterdir()) == [file] and file.read_text() == "a\n1\n"
