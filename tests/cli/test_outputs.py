@@ -47,6 +47,15 @@ pytestmark = pytest.mark.usefixtures("no_evaluation_drawn")
             "file/a.csv cannot be written: file is not",
         ),
         (
+            ["predict", "x", "--weights", "w.safetensors", "--csv", "a.csv.gz"],
+            "a.csv.gz would not be packed: leave out .gz in --csv",
+        ),
+        (
+            ["evaluate", "w.safetensors", "folder:x", "--csv", "a.ZIP"],
+            "a.ZIP would not be packed",
+        ),
+        (["ablate", "x.toml", "--out", "a.csv.xz"], "a.csv.xz would not be packed"),
+        (
             ["ablate", "x.toml", "--out", "file/a.csv"],
             "file/a.csv cannot be written: file is not a folder",
         ),

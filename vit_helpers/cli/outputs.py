@@ -40,6 +40,7 @@ from vit_helpers.training.presets import RunSettings
 
 CLASSES_SHOWN = 10  # classes that are listed by name
 MARK = "drawn by python -m vit_helpers"  # in the metadata of figures: only those are replaced
+PACKED = {".bz2", ".gz", ".tar", ".xz", ".zip", ".zst"}  # endings that promise no plain text
 # With fewer training images than this and a lower accuracy, fine-tuning is suggested
 FEW_IMAGES, GOOD_ACCURACY = 5000, 0.95
 # With fewer training images and more parameters, fine-tuning only the head is suggested
@@ -65,6 +66,8 @@ def check_target(
     """
     if file.is_dir():
         raise ValueError(f"{file} cannot be written: it is a folder")
+    if file.suffix.lower() in PACKED:
+        raise ValueError(f"{shown(file)} would not be packed: leave out {file.suffix} in {option}")
     if not file.exists():
         make_parent(file)
         return file
