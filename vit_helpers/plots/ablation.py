@@ -199,7 +199,7 @@ def draw_ranking(effects: pd.DataFrame, named: Collection[str] = ()) -> Picture:
         ax.plot(x, mean, mark, color=color, mfc=fill, ms=6)
         if name in named:
             if x < len(ranked) / 2:
-                ax.annotate(name, (x, mean), (9, 0), **BESIDE, ha="left", va="center")
+                ax.annotate(name, (x, mean), (9, -5), **BESIDE, ha="left", va="center")
             else:
                 ax.annotate(name, (x, high), (-6, 8), **BESIDE, ha="right", arrowprops=LEADER)
     count, real = len(ranked), int(passes.sum())
